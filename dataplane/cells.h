@@ -68,7 +68,7 @@ struct ws_servers {
 struct ws_directory {
 	ws_u64 seed;        /* of the names' hashes: this switch's secret */
 	ws_u32 bucket_mask; /* buckets - 1 */
-	ws_u32 reserved;
+	ws_u32 shape;       /* the daemon's own: which namespaces have queues, and how; 0: none, or it was never told */
 };
 
 /* The most cells of a queue: what a packet looks through at worst, under the queue's lock. */

@@ -15,8 +15,8 @@ use wayside_protocol::seal::Secret;
 use wayside_switch::{Action, Switch, SwitchConfig};
 use wayside_wire::{BODY, Engine, Enrolled, Policy, VERSION, check, kind, limits, padded, service};
 
-const SLOTS: u32 = 16;
-const MAX_HANDLE: u16 = 5;
+pub const SLOTS: u32 = 16;
+pub const MAX_HANDLE: u16 = 5;
 
 /// Records in memory, which may not always be written.
 #[derive(Clone, Default)]

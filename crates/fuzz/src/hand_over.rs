@@ -3,10 +3,10 @@
 //! gone on with, once the post is the standby's.
 
 use crate::bytes::Bytes;
-use crate::controller::{Disk, config, switch};
+use crate::controller::{self, Disk, MAX_HANDLE, SLOTS};
 use crate::hand_over_line::{Line, NONCE_BYTES};
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::pin::Pin;
@@ -16,15 +16,19 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
 use wayside_protocol::Time;
-use wayside_protocol::controller::{Answer, Applicant, Handed, MESSAGE_HEAD, Post, Question, Seat, ServingConfig};
-use wayside_protocol::memory::{SlotWord, SwitchMemory};
+use wayside_protocol::controller::{
+    Answer, Applicant, Config, Handed, MESSAGE_HEAD, Namespace, Post, Question, Seat, ServingConfig,
+};
+use wayside_protocol::memory::{self, Part, QueueMemory, SlotWord, Stage, SwitchMemory};
 use wayside_protocol::seal::Secret;
-use wayside_switch::Switch;
-use wayside_wire::{Enrol, SlotState, VERSION, check, padded};
+use wayside_switch::{QueueConfig, Switch, SwitchConfig};
+use wayside_wire::{Engine, Enrol, Policy, SlotState, VERSION, cell_who, check, padded};
 
 const GIVER: u64 = 1;
 const STANDBY: u64 = 2;
 const LEASE: u64 = 300_000;
+/// The namespace with queues.
+const QUEUED: u16 = 2;
 /// Of both ends, which no matter of theirs depends on.
 const NONCES: [[u8; NONCE_BYTES]; 2] = [[1; NONCE_BYTES], [2; NONCE_BYTES]];
 
@@ -45,7 +49,7 @@ struct HandedOver {
 }
 
 impl HandedOver {
-    /// Two sessions, and slots that are held and that were.
+    /// Two sessions, slots that are held and that were, and a queue in which one holds and one waits.
     fn make(signs: bool) -> HandedOver {
         let (switch, disk) = (switch(), Disk::default());
         let mut post = Post::default();
@@ -70,6 +74,23 @@ impl HandedOver {
         }
         let held = SlotWord { state: SlotState::Managed, agent: 2, ..SlotWord::unheld(4) };
         switch.write_slots(1, 3, &[[held.pack(), 7], [SlotWord::unheld(9).pack(), 0]]);
+        switch.set_lock_server(QUEUED, Part { number: 1, of: 2 }, 2);
+        let line = memory::Line {
+            name: 7,
+            cells: 3,
+            stage: Stage::Here,
+            ticket: 6,
+            used: 2,
+            given: 2,
+            settled: 1,
+            pushed: 1,
+            ranked: 0,
+        };
+        let who = cell_who::with_exclusive(cell_who::with_holder(0, 1), 1);
+        let queue = QueueMemory { line, granted: 5, members: vec![[1, who], [2, who]] };
+        let mut queues = switch.queues_memory(QUEUED);
+        queues.queues.push(queue);
+        assert!(switch.take_up_queues(&BTreeMap::from([(QUEUED, queues)])));
         let mut copying = giver.prepare(now).expect("it serves");
         let mut messages = vec![copying.opening()];
         copying.send(&switch, |message| messages.push(message));
@@ -80,6 +101,25 @@ impl HandedOver {
         assert!(giver.hand_over(copying, |message| messages.push(message)));
         HandedOver { messages, disk, post, now }
     }
+}
+
+/// Of slots, and of queues.
+fn switch() -> Arc<Switch> {
+    let switch = Switch::new(SwitchConfig { slots: 2 * SLOTS, max_handle: MAX_HANDLE });
+    for namespace in [1, QUEUED] {
+        switch.add_namespace(namespace, SLOTS, Policy::Fair).expect("there is room for both");
+    }
+    let switch = switch.with_queues(QueueConfig { queues: 2, cells: 8, seed: 5 });
+    switch.add_queue(QUEUED, 5, 4, 1).expect("it is the first");
+    Arc::new(switch)
+}
+
+fn config(signs: bool) -> Config {
+    let mut config = controller::config(signs);
+    let [slots] = &config.namespaces[..] else { unreachable!("it has one") };
+    let queued = Namespace { id: QUEUED, name: "queued".into(), engine: Engine::Queue, servers: 2, ..slots.clone() };
+    config.namespaces.push(queued);
+    config
 }
 
 fn place(own: u64, now: Time, signs: bool, switch: &Arc<Switch>, disk: &Disk) -> Place {
@@ -180,7 +220,7 @@ impl World<'_> {
             4 => {
                 // Of the same hand-over, but for its kind, its number and what it says.
                 let mut message = self.genuine(0)[..MESSAGE_HEAD].to_vec();
-                (message[0], message[MESSAGE_HEAD - 1]) = (input.u8() & 3, input.u8());
+                (message[0], message[MESSAGE_HEAD - 1]) = (input.u8() % 5, input.u8());
                 message.extend(input.slice());
                 self.say(&message);
             }

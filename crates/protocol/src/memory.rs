@@ -3,6 +3,7 @@
 
 use crate::Time;
 use crate::seal::Keys;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddrV4;
@@ -191,6 +192,26 @@ pub struct Line {
     pub ranked: u32,
 }
 
+/// A lock's queue as one switch hands it to the next, with all who hold or wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueMemory {
+    /// The queue. Its head is `used` below its `ticket`.
+    pub line: Line,
+    /// Tickets below this one hold, or are over.
+    pub granted: u64,
+    /// The cells from the head on: request, and who it is of (`cell_who`).
+    pub members: Vec<[u64; 2]>,
+}
+
+/// A namespace's queues, and whose the rest of its locks are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueuesMemory {
+    /// Of each part; none, where no node has been a lock server.
+    pub servers: Vec<LockServer>,
+    /// By name.
+    pub queues: Vec<QueueMemory>,
+}
+
 /// A step of a lock's move. Each is one store under the queue's lock: before it or after it, nothing in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -298,6 +319,14 @@ pub trait SwitchMemory {
     fn line(&self, namespace: u16, name: u64) -> Option<Line>;
     /// Takes a step of a lock's move. False: it is not at the stage from which this step goes, or there is no room.
     fn step(&self, namespace: u16, name: u64, step: Step) -> bool;
+    /// How many queues there is memory for, and how many cells.
+    fn queue_room(&self) -> [u32; 2];
+    /// All of a namespace's queues, and who its lock servers are. They go together once nothing decides on them any
+    /// more.
+    fn queues_memory(&self, namespace: u16) -> QueuesMemory;
+    /// Goes on with these queues of its namespaces, and no others, in the epoch of the memory, of a switch that decides
+    /// on nothing. False: there is no room for them, or they are none.
+    fn take_up_queues(&self, all: &BTreeMap<u16, QueuesMemory>) -> bool;
     /// The handle's session of this incarnation, and all before it, are over, their leases too; `None`: that of its
     /// entry. Its word is not LIVE any more.
     fn session_over(&self, handle: u16, incarnation: Option<u64>);
@@ -424,6 +453,18 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
 
     fn step(&self, namespace: u16, name: u64, step: Step) -> bool {
         (**self).step(namespace, name, step)
+    }
+
+    fn queue_room(&self) -> [u32; 2] {
+        (**self).queue_room()
+    }
+
+    fn queues_memory(&self, namespace: u16) -> QueuesMemory {
+        (**self).queues_memory(namespace)
+    }
+
+    fn take_up_queues(&self, all: &BTreeMap<u16, QueuesMemory>) -> bool {
+        (**self).take_up_queues(all)
     }
 
     fn session_over(&self, handle: u16, incarnation: Option<u64>) {

@@ -191,6 +191,8 @@ pub enum Mutant {
     OpenBehind,
     /// Queue: a lock server pushes who says a priority behind others, as if nobody did.
     PushRanked,
+    /// Queue: a successor goes on with queues that are empty.
+    ForgetQueues,
     /// Queue: the controller takes any CEDED for that of its move.
     AnyCeded,
     /// Queue: what a third node says is taken for any request that waits for the same name.

@@ -122,6 +122,7 @@ pub const QUEUE_RULES: &[Rule] = &[
     Rule::Machine(Mutant::LeaseFromGrant),
     Rule::Machine(Mutant::LeaveHolds),
     Rule::Machine(Mutant::KeepHolds),
+    Rule::Machine(Mutant::ForgetQueues),
     Rule::Machine(Mutant::ReleaseFirst),
     Rule::Machine(Mutant::HastyTerm),
     Rule::Machine(Mutant::SameTerm),

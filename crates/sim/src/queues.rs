@@ -284,6 +284,7 @@ pub const FAULTS: &[&str] = &[
     "store",
     "stall",
     "drain",
+    "hand-over",
     "mute",
     "move",
     "policy",
@@ -325,6 +326,9 @@ pub const OUTCOMES: &[&str] = &[
     "pushed behind others",
     "promoted",
     "demoted",
+    "handed over",
+    "took over",
+    "followed a turn",
     "over budget",
     "told over budget",
 ];

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use wayside_protocol::controller::{self, Answer, Controller, Counters, Post, Question, Record, SessionRecord, Store};
 use wayside_protocol::memory::{
-    Line, LockServer, Moment, NodeEntry, NodeMemory, NodeWord, Part, SlotWord, Step, SwitchMemory,
+    Line, LockServer, Moment, NodeEntry, NodeMemory, NodeWord, Part, QueuesMemory, SlotWord, Step, SwitchMemory,
 };
 use wayside_protocol::seal::Keys;
 use wayside_protocol::{Handle, Names, Time};
@@ -351,6 +351,15 @@ impl SwitchMemory for SharedSwitch {
         };
         *self.steps.borrow_mut().entry(counted).or_default() += u64::from(is_taken);
         is_taken
+    }
+    fn queue_room(&self) -> [u32; 2] {
+        self.with(SwitchMemory::queue_room)
+    }
+    fn queues_memory(&self, namespace: u16) -> QueuesMemory {
+        self.with(|switch| switch.queues_memory(namespace))
+    }
+    fn take_up_queues(&self, all: &BTreeMap<u16, QueuesMemory>) -> bool {
+        self.with(|switch| switch.take_up_queues(all))
     }
     fn session_over(&self, handle: u16, incarnation: Option<u64>) {
         self.with(|switch| switch.session_over(handle, incarnation));

@@ -239,7 +239,7 @@ impl Setup {
         let serving = dice.magnitude(40_000, 400_000);
         let standby = has_standby.then_some(serving);
         let hands = &mut Dice::of(seed, &[HANDS]);
-        if has_standby && !has_queues && hands.percent(60) {
+        if has_standby && hands.percent(60) {
             mix.rates.push((Kind::Hand, Rate::once_in((mix.packets / hands.magnitude(1, 16)).max(120))));
         }
         Setup {

@@ -219,7 +219,7 @@ pub(crate) struct Servers {
 pub(crate) struct Directory {
     pub(crate) seed: AtomicU64,
     pub(crate) bucket_mask: AtomicU32,
-    pub(crate) reserved: AtomicU32,
+    pub(crate) shape: AtomicU32,
 }
 
 /// What is one for the switch.

@@ -1,5 +1,6 @@
 //! The switch's memory: allocated here, changed by the core and, through [`SwitchMemory`], by the controller.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Mutex;
@@ -7,7 +8,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use wayside_protocol::memory::{
-    Line, LockServer, Moment, NodeEntry, NodeMemory, NodeWord, Part, SlotWord, Step, SwitchMemory,
+    Line, LockServer, Moment, NodeEntry, NodeMemory, NodeWord, Part, QueuesMemory, SlotWord, Step, SwitchMemory,
 };
 use wayside_protocol::{Time, seal};
 use wayside_wire::limits::MAX_ENTRIES;
@@ -502,6 +503,18 @@ impl SwitchMemory for Switch {
 
     fn step(&self, namespace: u16, name: u64, step: Step) -> bool {
         self.move_queue(namespace, name, step).is_ok()
+    }
+
+    fn queue_room(&self) -> [u32; 2] {
+        self.queues.room()
+    }
+
+    fn queues_memory(&self, namespace: u16) -> QueuesMemory {
+        self.queues.memory_of(namespace)
+    }
+
+    fn take_up_queues(&self, all: &BTreeMap<u16, QueuesMemory>) -> bool {
+        self.take_up_all_queues(all)
     }
 
     fn session_over(&self, handle: u16, incarnation: Option<u64>) {

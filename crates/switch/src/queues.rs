@@ -9,6 +9,8 @@
 //! * Whatever changes in a queue or its cells changes under the queue's lock.
 //! * A session that begins finds no cell of an earlier one of its handle that is not over.
 
+mod hand_over;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -213,36 +215,45 @@ impl Books {
         self.names.insert(key, number);
         self.regions.insert(left, size);
     }
+
+    fn leave(&mut self, key: (u16, u64), number: u32, left: u32) {
+        self.used.remove(&number);
+        self.names.remove(&key);
+        self.recycled.push(number);
+        self.regions.remove(&left);
+    }
+}
+
+/// Nobody finds it any more. Under the queue's lock.
+fn remove(place: &AtomicU64, queue: &Queue) {
+    place.store(0, SeqCst);
+    queue.size.store(0, Release);
 }
 
 /// What a queue begins with.
 #[derive(Clone, Copy)]
-struct Start {
-    first: u64,
-    pushed: u64,
+struct Start<'a> {
+    /// Tickets of head, granted and tail.
+    tickets: [u64; 3],
     given: u64,
+    settled: u64,
+    pushed: u64,
+    ranked: u32,
     stage: Stage,
+    /// Request and who of the cells from head to below tail.
+    members: &'a [[u64; 2]],
 }
 
-impl Start {
+impl Start<'_> {
+    /// Nobody holds or waits.
+    fn empty(first: u64, stage: Stage) -> Start<'static> {
+        Start { tickets: [first; 3], given: 0, settled: 0, pushed: 0, ranked: 0, stage, members: &[] }
+    }
+
     /// Here, and its lock server has had nothing.
-    fn here(first: u64) -> Start {
-        Start { first, pushed: 0, given: 0, stage: Stage::Here }
+    fn here(first: u64) -> Start<'static> {
+        Start::empty(first, Stage::Here)
     }
-}
-
-/// Nobody holds or waits. Under the queue's lock.
-fn begin(queue: &Queue, epoch: u32, start: Start) {
-    queue.epoch.store(epoch, Release);
-    for ticket in [&queue.head, &queue.granted, &queue.tail] {
-        ticket.store(start.first, Release);
-    }
-    queue.holding.store(0, Release);
-    queue.given.store(start.given, Release);
-    queue.settled.store(start.pushed, Release);
-    queue.pushed.store(start.pushed, Release);
-    queue.ranked.store(0, Release);
-    queue.stage.store(start.stage as u32, Release);
 }
 
 /// Words of a queue, each as it is when it is read: of what moves none changes but by whoever reads them.
@@ -377,13 +388,33 @@ impl Queues {
         queue.holding.store(holding, Release);
     }
 
+    /// Under the queue's lock.
+    fn begin(&self, queue: &Queue, epoch: u32, start: Start<'_>) {
+        let [head, granted, tail] = start.tickets;
+        queue.epoch.store(epoch, Release);
+        for (ticket, members) in (head..tail).zip(start.members) {
+            let cell = self.cell(queue, ticket);
+            cell.request.store(members[0], Release);
+            cell.who.store(members[1], Release);
+        }
+        queue.head.store(head, Release);
+        queue.granted.store(granted, Release);
+        queue.tail.store(tail, Release);
+        self.count_holders(queue);
+        queue.given.store(start.given, Release);
+        queue.settled.store(start.settled, Release);
+        queue.pushed.store(start.pushed, Release);
+        queue.ranked.store(start.ranked, Release);
+        queue.stage.store(start.stage as u32, Release);
+    }
+
     /// Another epoch has begun, in which nobody holds or waits: every queue is empty, and of that epoch. Nothing is
     /// decided on queues meanwhile but what was begun before, under a lock.
     pub(crate) fn begin_epoch(&self, epoch: u32) {
         for &number in self.books().used.keys() {
             let queue = &self.queues[number as usize];
             let lock = take(&queue.lock);
-            begin(queue, epoch, Start::here(1));
+            self.begin(queue, epoch, Start::here(1));
             queue.lock.store(lock, SeqCst);
         }
     }
@@ -454,6 +485,17 @@ impl Switch {
         self.queues.servers[usize::from(namespace)].count.load(SeqCst)
     }
 
+    /// What [`Switch::set_queue_shape`] was told last, maybe by an earlier daemon; 0: nothing.
+    pub fn queue_shape(&self) -> u32 {
+        self.queues.directory[0].shape.load(SeqCst)
+    }
+
+    /// Notes beside the queues which namespaces have some, and how: whoever finds the memory later sees whether it is
+    /// of his own configuration.
+    pub fn set_queue_shape(&self, shape: u32) {
+        self.queues.directory[0].shape.store(shape, SeqCst);
+    }
+
     /// Gives a lock a queue of so many cells, of the switch's epoch, whose first ticket is `first`: above all that were
     /// granted for this name in the epoch. Nobody may hold the lock. In each epoch to come it begins anew, with
     /// ticket 1.
@@ -467,12 +509,22 @@ impl Switch {
         self.place_queue(namespace, name, cells, Start::here(first))
     }
 
-    fn place_queue(&self, namespace: u16, name: u64, cells: u32, start: Start) -> Result<(), QueueError> {
+    fn place_queue(&self, namespace: u16, name: u64, cells: u32, start: Start<'_>) -> Result<(), QueueError> {
+        self.place_in(&mut self.queues.books(), namespace, name, cells, start)
+    }
+
+    fn place_in(
+        &self,
+        books: &mut Books,
+        namespace: u16,
+        name: u64,
+        cells: u32,
+        start: Start<'_>,
+    ) -> Result<(), QueueError> {
         let queues = &self.queues;
         if !(1..=MAX_CELLS).contains(&cells) {
             return Err(QueueError::Size);
         }
-        let mut books = queues.books();
         if queues.find(namespace, name).is_some() {
             return Err(QueueError::Taken);
         }
@@ -488,9 +540,9 @@ impl Switch {
         let lock = take(&queue.lock);
         queue.name.store(name, Release);
         queue.left.store(left, Release);
-        begin(queue, self.memory.globals[0].epoch.load(Acquire), start);
         queue.namespace.store(namespace.into(), Release);
         queue.size.store(cells, Release);
+        queues.begin(queue, self.memory.globals[0].epoch.load(Acquire), start);
         queue.lock.store(lock, SeqCst);
         place.store(tag | u64::from(number), SeqCst);
         books.enter((namespace, name), number, left, cells);
@@ -503,8 +555,7 @@ impl Switch {
     /// Why not; nothing has changed then.
     pub fn move_queue(&self, namespace: u16, name: u64, step: Step) -> Result<(), QueueError> {
         if let Step::Await { cells } = step {
-            let start = Start { first: 0, pushed: 0, given: 0, stage: Stage::Awaited };
-            return self.place_queue(namespace, name, cells, start);
+            return self.place_queue(namespace, name, cells, Start::empty(0, Stage::Awaited));
         }
         let queues = &self.queues;
         let mut books = queues.books();
@@ -513,15 +564,15 @@ impl Switch {
         let lock = take(&queue.lock);
         let done = match (stage_of(queue), step) {
             (Stage::Awaited, Step::Open { first, pushed, given }) if (1..=LAST_TICKET).contains(&first) => {
-                begin(queue, queue.epoch.load(Acquire), Start { first, pushed, given, stage: Stage::Here });
+                let start = Start { given, settled: pushed, pushed, ..Start::here(first) };
+                queues.begin(queue, queue.epoch.load(Acquire), start);
                 true
             }
             (Stage::Here, Step::Drain) => set_stage(queue, Stage::Drains),
             (Stage::Drains, Step::Stay) => set_stage(queue, Stage::Here),
             (Stage::Drains, Step::Hand) => !self.is_used(queue) && set_stage(queue, Stage::Handed),
             (Stage::Handed, Step::Remove) => {
-                place.store(0, SeqCst);
-                queue.size.store(0, Release);
+                remove(place, queue);
                 true
             }
             _ => false,
@@ -531,10 +582,7 @@ impl Switch {
             return Err(QueueError::Stage);
         }
         if step == Step::Remove {
-            books.used.remove(&number);
-            books.names.remove(&(namespace, name));
-            books.recycled.push(number);
-            books.regions.remove(&queue.left.load(Relaxed));
+            books.leave((namespace, name), number, queue.left.load(Relaxed));
         }
         Ok(())
     }

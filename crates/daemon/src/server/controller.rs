@@ -28,8 +28,8 @@ use tokio::sync::oneshot;
 use wayside_protocol::Time;
 use wayside_protocol::chain::FELLOWS;
 use wayside_protocol::controller::{
-    Answer, Applicant, Controller, Copying, Disobeyed, DivisionView, Inquiry, Notice, Obstacle, Order, PlanView, Seat,
-    SessionView, Unfit, is_enrol,
+    Answer, Applicant, Controller, Copying, Disobeyed, DivisionView, Inquiry, NotServing, Notice, Order, PlanView,
+    Seat, SessionView, Unfit, is_enrol,
 };
 use wayside_protocol::seal::Enrolment;
 use wayside_switch::Switch;
@@ -104,7 +104,7 @@ enum Request {
     /// Makes room for a standby; answered once that is done.
     Drain(oneshot::Sender<()>),
     /// The steps of a hand-over: `hand_over.rs`.
-    Prepare(oneshot::Sender<Result<Copying, Obstacle>>),
+    Prepare(oneshot::Sender<Result<Copying, NotServing>>),
     IsPrepared(oneshot::Sender<bool>),
     StopServing(oneshot::Sender<bool>),
     HandOver(Box<Copying>, UnboundedSender<Vec<u8>>, oneshot::Sender<bool>),

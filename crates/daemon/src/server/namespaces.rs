@@ -79,6 +79,28 @@ pub fn lay_out(switch: &Switch, number: u16, namespace: &Namespace) -> Result<()
     })
 }
 
+/// Which namespaces have queues, and how: two configurations that differ in that differ here, but for one pair in 2^32.
+/// 0: none has. A memory that is of another one begins anew, since who holds by the other engine, or a name that has
+/// another home now, is not known from it.
+pub fn queue_shape<'a>(namespaces: impl IntoIterator<Item = (u16, &'a Namespace)>) -> u32 {
+    // FNV-1a: the same in every version, as the memory may be of an earlier one.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut add = |word: u64| {
+        word.to_be_bytes().into_iter().for_each(|byte| hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    };
+    let mut has_some = false;
+    for (number, namespace) in namespaces.into_iter().filter(|(_, namespace)| namespace.engine.has_queues()) {
+        let Namespace { engine, cells, allocation, room, servers, .. } = namespace;
+        has_some = true;
+        let room = [room.cells, room.most, room.queues].map(u64::from);
+        let kind = [number.into(), *engine as u64, (*cells).into(), *allocation as u64, (*servers).into()];
+        kind.into_iter().for_each(&mut add);
+        room.into_iter().for_each(&mut add);
+        namespace.queue_ids().for_each(&mut add);
+    }
+    if has_some { (hash ^ hash >> 32) as u32 | 1 } else { 0 }
+}
+
 fn take_away(switch: &Switch, number: u16, queues: &[u64]) {
     for &name in queues {
         for step in [Step::Drain, Step::Hand, Step::Remove] {
@@ -108,5 +130,33 @@ mod tests {
         assert!(switch.queues().is_empty() && switch.has_exactly(&[]));
         assert_eq!(try_out(8, "'x', 'y'"), Ok(()));
         assert!(switch.queues().len() == 2 && switch.has_exactly(&[(1, 8)]));
+    }
+
+    #[test]
+    fn configurations_whose_queues_differ_have_other_shapes() {
+        let shape = |text: &str| {
+            let config = crate::config::read(text).expect("it is one");
+            queue_shape((1..).zip(&config.namespaces))
+        };
+        let slots = "[[namespace]]\nname = 'a'\n";
+        let queue = |rest: &str| format!("[[namespace]]\nname = 'a'\nengine = 'queue'\n{rest}");
+        assert_eq!(shape(slots), 0);
+        let all = [
+            queue("queues = ['x']\ncells = 4"),
+            queue("queues = ['x', 'y']\ncells = 4"),
+            queue("queues = ['y', 'x']\ncells = 4"),
+            queue("queues = ['x']\ncells = 5"),
+            queue("queues = ['x']\ncells = 4\nservers = 2"),
+            queue("plan = 'knapsack'"),
+            queue("plan = 'random'"),
+            queue("plan = 'knapsack'\nroom = 100"),
+            "[[namespace]]\nname = 'a'\nengine = 'hybrid'\nqueues = ['x']\ncells = 4".into(),
+            format!("{slots}{}", queue("queues = ['x']\ncells = 4").replace("'a'", "'b'")),
+        ];
+        let shapes: std::collections::BTreeSet<u32> = all.iter().map(|text| shape(text)).collect();
+        assert_eq!(shapes.len(), all.len());
+        assert!(!shapes.contains(&0));
+        let others = queue("queues = ['x']\ncells = 4\nrate = 1_000_000\npolicy = 'fair'\nslots = 99");
+        assert_eq!(shape(&others), shape(&all[0]), "what has to do with no queue changes nothing");
     }
 }

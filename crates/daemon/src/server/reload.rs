@@ -4,7 +4,7 @@
 
 use super::controller::Inbox;
 use super::metrics::Ledger;
-use super::namespaces::{Namespaces, Numbered};
+use super::namespaces::{Namespaces, Numbered, queue_shape};
 use super::records::Records;
 use crate::admission::Admission;
 use crate::config::{Config, Namespace};
@@ -79,6 +79,7 @@ impl Reload {
 
     fn take_over(&self, running: &mut Config, all: Vec<Numbered>) {
         running.namespaces = all.iter().map(|namespace| namespace.settings.clone()).collect();
+        self.switch.set_queue_shape(queue_shape(all.iter().map(|namespace| (namespace.number, &namespace.settings))));
         self.namespaces.replace(all);
     }
 

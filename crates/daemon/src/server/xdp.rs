@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::kernel::release;
 use crate::server::controller::Inbox;
 use crate::server::keys::groups_of;
+use crate::server::namespaces::queue_shape;
 
 use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
@@ -62,13 +63,11 @@ impl Hook {
             numbers.iter().copied().zip(config.namespaces.iter().map(|namespace| namespace.slots)).collect();
         let groups = groups_of(config, numbers);
         let of = |group| groups.iter().find(|groups| groups.has(group)).map(|groups| groups.namespace);
-        // Who holds by the other engine, or a lock of a queue that moves, is not known from the memory.
-        let queues = config.namespaces.iter().any(|namespace| namespace.engine.has_queues())
-            || numbers.iter().any(|number| switch.parts(*number) != 0)
-            || !switch.queues().is_empty();
-        if hook.resumed() && (queues || !(switch.has_exactly(&wanted) && switch.has_groups_of(of))) {
+        let shape = queue_shape(numbers.iter().copied().zip(&config.namespaces));
+        let is_its = || switch.has_exactly(&wanted) && switch.has_groups_of(of) && switch.queue_shape() == shape;
+        if hook.resumed() && !is_its() {
             tracing::warn!(
-                "the namespaces are not those of the switch that was left at the hook, or have queues: its memory begins anew"
+                "the namespaces, or their queues, are not those of the switch that was left at the hook: its memory begins anew"
             );
             drop(switch);
             (hook, switch) = hook.discard(&options).map_err(failed)?;
@@ -79,6 +78,7 @@ impl Hook {
             }
         } else {
             add_namespaces(&switch, config, numbers)?;
+            switch.set_queue_shape(shape);
         }
         set_budgets(&switch, config, numbers);
         // SAFETY: no pointers; the descriptor that comes back is owned by nobody else.

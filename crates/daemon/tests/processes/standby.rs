@@ -186,16 +186,40 @@ fn a_switch_that_ends_in_order_hands_its_locks_over_and_nobody_is_asked() {
     assert_eq!(epoch_of(ended.stdout.trim().parse().unwrap()), epoch_of(first) + 1, "{ended:?}");
 }
 
-/// Who holds a lock by its queue is not known from what a hand-over carries.
+/// Of a queue in the switch, which has two cells, and of a lock that is its lock server's.
 #[test]
-fn a_switch_with_queues_hands_nothing_over() {
+fn a_switch_that_ends_in_order_hands_its_queues_over_with_all_who_hold_and_wait() {
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("queue.toml");
-    fs::write(&config, "[[namespace]]\nname = 'default'\nengine = 'queue'\nqueues = ['jobs']\n").unwrap();
-    let Some(mut pair) = Pair::or_skip(&["--config", config.to_str().unwrap()]) else { return };
-    let first = pair.token();
+    fs::write(&config, "[[namespace]]\nname = 'default'\nengine = 'queue'\nqueues = ['jobs']\ncells = 2\n").unwrap();
+    let flags = ["--config", config.to_str().unwrap(), "--lease", "60s"];
+    let Some(mut pair) = Pair::or_skip(&flags) else { return };
+    let _server = Running::start(pair.command(&["node", "serve-locks"]));
+    eventually("a node serves locks", || pair.first.json("status")["namespaces"][0]["lock_server"] != 0);
+    let over = |name: &str| directory.path().join(name);
+    let holders = ["jobs", "cold"].map(|name| pair.hold(name, &over(name)));
+    let firsts = holders.each_ref().map(Running::token);
+    // One in the queue's other cell, and two behind it at the lock server.
+    let waiters: Vec<Running> = (0..3).map(|_| pair.hold("jobs", &over("all"))).collect();
+    eventually("three wait", || pair.first.count("jobs", "waiting") == 3);
     assert_eq!(pair.first.interrupt().code(), Some(0));
-    assert_eq!(epoch_of(pair.token()), epoch_of(first) + 1);
+    assert_eq!(role(&pair.second), "serving");
+    for name in ["jobs", "cold"] {
+        assert_eq!(pair.lock(&[name, "--try", "--", "true"]).code, Some(75), "{name}");
+    }
+    pair.first.restart();
+    eventually("the first stands by", || role(&pair.first) == pair.second.address.to_string());
+    assert_eq!(pair.second.interrupt().code(), Some(0));
+    assert_eq!(role(&pair.first), "serving");
+    for (holder, name) in holders.into_iter().zip(["jobs", "cold"]) {
+        fs::write(over(name), "").unwrap();
+        assert_eq!(holder.line(), "done", "{name}");
+        assert_eq!(holder.wait().code(), Some(0), "it kept {name} all the time");
+    }
+    fs::write(over("all"), "").unwrap();
+    let seconds: Vec<u64> = waiters.iter().map(Running::token).collect();
+    assert!(seconds.iter().all(|token| *token > firsts[0] && epoch_of(*token) == epoch_of(firsts[0])), "{seconds:?}");
+    waiters.into_iter().for_each(|waiter| assert_eq!(waiter.wait().code(), Some(0)));
 }
 
 /// Whether somebody at this port begins as one who takes a hand-over does, with a nonce.

@@ -416,6 +416,46 @@ fn the_switch_survives_its_daemon() {
     assert_eq!(counters.sum(), done);
 }
 
+/// The same of locks whose queues are in the switch: who holds goes on, and who waits is next. What another configuration
+/// has otherwise begins anew.
+#[test]
+fn the_switch_survives_its_daemon_with_all_its_queues() {
+    let Some(world) = World::or_skip(1) else { return };
+    let file = world.directory.path().join("queues.toml");
+    let configure = |cells: u32| {
+        let text = format!("[[namespace]]\nname = 'default'\nengine = 'queue'\nqueues = ['kept']\ncells = {cells}\n");
+        fs::write(&file, text).expect("a file");
+    };
+    let flags = ["--config", file.to_str().expect("a path in UTF-8")];
+    let start = || world.daemon_with("native", &flags).0;
+    let kill = |daemon: Running| {
+        daemon.signal(libc::SIGKILL);
+        daemon.wait();
+    };
+    configure(4);
+    let daemon = start();
+    let (one, other) = (world.session(0), world.session(1));
+    let kept = one.lock("kept").acquire().expect("a lock");
+    let token = kept.token();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| other.lock("kept").wait(PATIENCE).acquire().expect("it is next").token());
+        eventually("one waits", || world.status()["namespaces"][0]["queues"][0]["waiters"] == 1);
+        kill(daemon);
+        let daemon = start();
+        assert_eq!(daemon.line(), "switch: taken over while it was running, with all its locks");
+        eventually("one waits still", || world.status()["namespaces"][0]["queues"][0]["waiters"] == 1);
+        assert!(!kept.is_lost());
+        kept.release().expect("still ours");
+        let next = waiter.join().expect("it has it");
+        assert!(next > token && next.stamp().epoch == token.stamp().epoch, "{token:?}, then {next:?}");
+        let again = one.lock("kept").wait(PATIENCE).acquire().expect("it is free");
+        kill(daemon);
+        configure(5);
+        let _daemon = start();
+        eventually("it is lost with its epoch", || again.is_lost());
+    });
+}
+
 /// The other way round where another switch may take its place: without its daemon, which renews the serving lease, the
 /// program stops by itself, and goes on when the daemon is back.
 #[test]

@@ -6,6 +6,7 @@
 //!   opening, slots as they are ──────────────────►  written beside: it decides on nothing
 //!   lease ended, nothing decides any more
 //!   slots that have changed since ────────────────►  the same
+//!   queues, with all who hold or wait in them ────►  kept until it serves
 //!   memory invalidated
 //!   closing: nodes, epoch, revision of the post ──►  all of it has come: takes the post if that is still its revision
 //! ```
@@ -19,12 +20,17 @@
 //! * Every slot goes that was ever changed: the tenure of one that is UNHELD is what the next token is above.
 //! * Each message says which hand-over it is of, and the how many-th of its messages it is: slots of one that came to
 //!   nothing, or an earlier state of a slot, never stand in for a message that is missing.
+//! * Queues are written when the memory has its epoch, since that empties them, and before it is decided on.
 //! * A memory that was emptied since slots were written into it is not gone on with: it has another word than the
 //!   [`Mark`], or the next message is refused for that.
 
+use super::Namespace;
 use super::store::Fields;
-use crate::memory::{NodeEntry, NodeMemory, NodeWord, SlotWord, SwitchMemory};
+use crate::memory::{
+    Line, LockServer, NodeEntry, NodeMemory, NodeWord, Part, QueueMemory, QueuesMemory, SlotWord, Stage, SwitchMemory,
+};
 use crate::{Handle, Time};
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
@@ -32,12 +38,13 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use wayside_wire::{Engine, SlotState};
 
 /// What is said below, in this layout. A switch that knows another is no successor.
-pub const LAYOUT: u8 = 3;
+pub const LAYOUT: u8 = 4;
 
 /// Kinds of messages.
 const OPENING: u8 = 1;
 const SLOTS: u8 = 2;
 const CLOSING: u8 = 3;
+const QUEUES: u8 = 4;
 
 /// Slots that are compared at a time: of these, the range that has changed goes.
 const BLOCK: usize = 512;
@@ -48,6 +55,9 @@ pub const LONGEST: usize = 4 << 20;
 const NODE_BYTES: usize = 38;
 /// What every message begins with: its kind, and which one it is.
 pub const HEAD_BYTES: usize = 25;
+/// Of a queue, before who holds or waits in it.
+const QUEUE_BYTES: usize = 59;
+const MEMBER_BYTES: usize = 16;
 /// Of a closing, before its nodes.
 const CLOSING_BYTES: usize = 16;
 
@@ -72,21 +82,13 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// Why a switch that ends hands nothing over.
+/// A switch that ends hands nothing over: it does not serve, or is still recovering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Obstacle {
-    /// It does not serve, or is still recovering.
-    NotServing,
-    /// Locks have their queues in its memory, which nobody else goes on with.
-    Queues,
-}
+pub struct NotServing;
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for NotServing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Obstacle::NotServing => "it does not serve",
-            Obstacle::Queues => "locks have their queues in its memory",
-        })
+        f.write_str("it does not serve")
     }
 }
 
@@ -97,6 +99,8 @@ pub struct Shape {
     pub namespaces: Vec<NamespaceShape>,
     /// Whether packets are signed.
     pub signed: bool,
+    /// How many queues there is memory for, and how many cells.
+    pub queue_room: [u32; 2],
 }
 
 /// A namespace's part of a [`Shape`].
@@ -109,17 +113,37 @@ pub struct NamespaceShape {
     /// Slots that are held by one engine are nothing to another one, which would grant the same names from its queues:
     /// a census tells nodes of the change, and who goes on without one does not (S1).
     pub engine: Engine,
+    /// Into how many parts the names of queues are divided.
+    pub parts: u16,
+    /// Fingerprint of the names that have queues where others have slots.
+    pub names: u64,
+}
+
+impl NamespaceShape {
+    /// Of a namespace in such a memory.
+    pub fn new<M: SwitchMemory>(memory: &M, namespace: &Namespace) -> NamespaceShape {
+        let &Namespace { id, engine, servers: parts, ref names, .. } = namespace;
+        NamespaceShape { id, slots: memory.slot_count(id), engine, parts, names: names.fingerprint() }
+    }
 }
 
 impl Shape {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![LAYOUT, self.signed.into()];
+        bytes.extend(self.queue_room.into_iter().flat_map(u32::to_be_bytes));
         for namespace in &self.namespaces {
             bytes.extend(namespace.id.to_be_bytes());
             bytes.extend(namespace.slots.to_be_bytes());
             bytes.push(namespace.engine as u8);
+            bytes.extend(namespace.parts.to_be_bytes());
+            bytes.extend(namespace.names.to_be_bytes());
         }
         bytes
+    }
+
+    /// Whether locks of a namespace may have queues.
+    fn has_queues(&self, namespace: u16) -> bool {
+        self.namespaces.iter().any(|known| known.id == namespace && known.engine.has_queues())
     }
 }
 
@@ -219,10 +243,34 @@ impl Copying {
         }
     }
 
+    /// Sends all queues: they are few, and change with every request. Of a memory that nothing changes any more.
+    pub(super) fn send_queues<M: SwitchMemory>(&mut self, memory: &M, mut out: impl FnMut(Vec<u8>)) {
+        for namespace in self.shape.namespaces.iter().filter(|namespace| namespace.engine.has_queues()) {
+            let QueuesMemory { servers, queues } = memory.queues_memory(namespace.id);
+            let mut queues = queues.iter().peekable();
+            loop {
+                let mut message = self.head.message(QUEUES);
+                self.head = self.head.next();
+                message.extend(namespace.id.to_be_bytes());
+                message.extend((servers.len() as u16).to_be_bytes());
+                for LockServer { handle, term } in &servers {
+                    message.extend([*handle, *term].into_iter().flat_map(u16::to_be_bytes));
+                }
+                while let Some(queue) = queues.next_if(|_| message.len() < FULL) {
+                    encode_queue(queue, &mut message);
+                }
+                out(message);
+                if queues.peek().is_none() {
+                    break;
+                }
+            }
+        }
+    }
+
     /// The last message.
     pub(super) fn closing(&self, epoch: u32, revision: u64, nodes: Vec<(Handle, NodeMemory)>) -> Vec<u8> {
         let mut message = self.head.message(CLOSING);
-        Handed { epoch, revision, nodes, mark: None }.encode(&mut message);
+        Handed { epoch, revision, nodes, queues: BTreeMap::new(), mark: None }.encode(&mut message);
         message
     }
 }
@@ -236,6 +284,8 @@ pub struct Handed {
     pub revision: u64,
     /// All that the switch knows.
     pub nodes: Vec<(Handle, NodeMemory)>,
+    /// Of each namespace that has some; they have come before the closing.
+    pub(super) queues: BTreeMap<u16, QueuesMemory>,
     /// Of the slots; not sent.
     mark: Option<Mark>,
 }
@@ -287,7 +337,7 @@ impl Handed {
             (handle, NodeMemory { entry, word, oldest, rotation })
         };
         let nodes = (0..count).map(|_| node()).collect();
-        Some(Handed { epoch, revision, nodes, mark: None })
+        Some(Handed { epoch, revision, nodes, queues: BTreeMap::new(), mark: None })
     }
 }
 
@@ -312,6 +362,7 @@ pub(super) struct Reception {
     /// Of the message that is next.
     next: Head,
     mark: Option<Mark>,
+    queues: BTreeMap<u16, QueuesMemory>,
 }
 
 /// What came of a message.
@@ -340,9 +391,9 @@ impl Reception {
                 return Err(Unfit::Unlike);
             }
             clear(memory, shape);
-            return Ok(Came::More(Reception { next: head.next(), mark: None }));
+            return Ok(Came::More(Reception { next: head.next(), mark: None, queues: BTreeMap::new() }));
         }
-        let Reception { next, mut mark } = reception.ok_or(Unfit::Torn)?;
+        let Reception { next, mut mark, mut queues } = reception.ok_or(Unfit::Torn)?;
         let is_kept = mark.is_none_or(|mark| mark.is_kept(memory));
         if !(next == head && is_kept || torn) {
             return Err(Unfit::Torn);
@@ -350,9 +401,13 @@ impl Reception {
         match kind {
             SLOTS => {
                 write(memory, shape, rest, &mut mark).ok_or(Unfit::Torn)?;
-                Ok(Came::More(Reception { next: head.next(), mark }))
+                Ok(Came::More(Reception { next: head.next(), mark, queues }))
             }
-            CLOSING => Ok(Came::All(Handed { mark, ..Handed::decode(rest).ok_or(Unfit::Torn)? })),
+            QUEUES => {
+                take_queues(shape, rest, &mut queues).ok_or(Unfit::Torn)?;
+                Ok(Came::More(Reception { next: head.next(), mark, queues }))
+            }
+            CLOSING => Ok(Came::All(Handed { mark, queues, ..Handed::decode(rest).ok_or(Unfit::Torn)? })),
             _ => Err(Unfit::Torn),
         }
     }
@@ -399,204 +454,66 @@ fn write<M: SwitchMemory>(memory: &M, shape: &Shape, mut runs: &[u8], mark: &mut
     Some(())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::tests::Memory;
-    use super::*;
-    use alloc::rc::Rc;
-
-    fn shape() -> Shape {
-        of_engine(Engine::Fission)
-    }
-
-    fn of_engine(engine: Engine) -> Shape {
-        Shape { namespaces: vec![NamespaceShape { id: 1, slots: 64, engine }], signed: false }
-    }
-
-    fn held(slot: u32, memory: &Rc<Memory>, tenure: u32) {
-        let word = SlotWord { state: SlotState::Managed, agent: 2, ..SlotWord::unheld(tenure) };
-        memory.write_slots(1, slot, &[[word.pack(), 0]]);
-    }
-
-    /// The messages of a hand-over between whose two parts a slot is taken.
-    fn messages(from: &Rc<Memory>, begun: u64) -> Vec<Vec<u8>> {
-        let mut copying = Copying::new(shape(), 3, Time(begun));
-        let mut messages = vec![copying.opening()];
-        copying.send(from, |message| messages.push(message));
-        held(9, from, 4 + begun as u32);
-        copying.send(from, |message| messages.push(message));
-        messages.push(copying.closing(7, 3, Vec::new()));
-        messages
-    }
-
-    fn carry<'a>(to: &Rc<Memory>, messages: impl IntoIterator<Item = &'a Vec<u8>>) -> Result<Handed, Unfit> {
-        let mut reception = None;
-        for message in messages {
-            match Reception::take(reception.take(), to, &shape(), message, false)? {
-                Came::More(more) => reception = Some(more),
-                Came::All(handed) => return Ok(handed),
-            }
-        }
-        Err(Unfit::Torn)
-    }
-
-    #[test]
-    fn every_slot_that_was_ever_changed_goes_and_nothing_else_stays() {
-        let (from, to) = (Rc::new(Memory::default()), Rc::new(Memory::default()));
-        held(3, &from, 1);
-        from.write_slots(1, 5, &[[SlotWord::unheld(8).pack(), 0]]);
-        held(7, &to, 4);
-        let handed = carry(&to, &messages(&from, 1)).expect("all has come");
-        assert_eq!((handed.epoch, handed.revision), (7, 3));
-        for slot in 0..64 {
-            assert_eq!(to.load_slot(1, slot), from.load_slot(1, slot), "slot {slot}");
-        }
-        assert_eq!(to.load_slot(1, 5).tenure, 8, "of one that is unheld");
-    }
-
-    #[test]
-    fn what_is_not_whole_is_refused() {
-        let to = Rc::new(Memory::default());
-        for lost in 0..4 {
-            let from = Rc::new(Memory::default());
-            held(3, &from, 1);
-            let mut messages = messages(&from, 1);
-            assert_eq!(messages.len(), 4, "an opening, slots twice, a closing");
-            messages.remove(lost);
-            assert_eq!(carry(&to, &messages), Err(Unfit::Torn), "without message {lost}");
-        }
-        let of = |id, slots| Shape {
-            namespaces: vec![NamespaceShape { id, slots, engine: Engine::Fission }],
-            signed: false,
-        };
-        for unlike in [Shape { signed: true, ..shape() }, of_engine(Engine::Queue), of(2, 64), of(1, 65)] {
-            let opening = Copying::new(unlike, 3, Time(1)).opening();
-            assert!(matches!(Reception::take(None, &to, &shape(), &opening, false), Err(Unfit::Unlike)));
-        }
-        let late = Head { revision: 3, begun: Time(1), number: u64::MAX };
-        let opening = [late.message(OPENING), shape().encode()].concat();
-        assert!(matches!(Reception::take(None, &to, &shape(), &opening, false), Err(Unfit::Torn)), "it is the first");
-        let head = Head { number: 1, ..late };
-        let with = |kind, rest: &[u8]| [&head.message(kind), rest].concat();
-        let run_past_the_end = with(SLOTS, &[&[0, 1, 0, 0, 0, 63, 0, 2][..], &[7; 32]].concat());
-        let run_of_nothing = with(SLOTS, &[0, 1, 0, 0, 0, 3, 0, 0]);
-        let [too_little, too_much] = [1, 0].map(|nodes| with(CLOSING, &[&[0; 15][..], &[nodes], &[0; 4]].concat()));
-        let short = [Vec::new(), vec![SLOTS; HEAD_BYTES - 1], with(SLOTS, &[0]), with(CLOSING, &[1])];
-        for bytes in short.into_iter().chain([run_past_the_end, run_of_nothing, too_little, too_much]) {
-            let taken = Reception::take(Some(Reception { next: head, mark: None }), &to, &shape(), &bytes, false);
-            assert!(matches!(taken, Err(Unfit::Torn)), "{bytes:?}");
-        }
-    }
-
-    /// A memory of so many slots, of which these are held.
-    fn large(slots: u32, held_ones: impl Iterator<Item = u32>) -> (Rc<Memory>, Shape) {
-        let memory = Rc::new(Memory::default());
-        held_ones.for_each(|slot| held(slot, &memory, 1 + slot));
-        (memory, Shape { namespaces: vec![NamespaceShape { id: 1, slots, engine: Engine::Fission }], signed: false })
-    }
-
-    /// All that is sent so far goes to a memory.
-    fn receive(to: &Rc<Memory>, shape: &Shape, messages: &[Vec<u8>]) {
-        let mut reception = None;
-        for message in messages {
-            match Reception::take(reception.take(), to, shape, message, false).expect("it is whole") {
-                Came::More(more) => reception = Some(more),
-                Came::All(_) => panic!("there is more to come"),
-            }
-        }
-    }
-
-    #[test]
-    fn what_has_not_changed_since_it_was_sent_is_not_sent_again() {
-        let (from, shape) = large(1_300, [3, 700].into_iter());
-        let mut copying = Copying::new(shape.clone(), 3, Time(1));
-        let mut messages = vec![copying.opening()];
-        copying.send(&from, |message| messages.push(message));
-        copying.send(&from, |message| messages.push(message));
-        assert_eq!(messages.len(), 2, "nothing has changed");
-        held(1_299, &from, 9);
-        copying.send(&from, |message| messages.push(message));
-        assert_eq!(messages[2].len(), HEAD_BYTES + 8 + 16, "one slot");
-        let to = Rc::new(Memory::default());
-        receive(&to, &shape, &messages);
-        assert!((0..1_300).all(|slot| to.load_slot(1, slot) == from.load_slot(1, slot)));
-    }
-
-    #[test]
-    fn many_slots_go_in_messages_of_a_bounded_length() {
-        let (from, shape) = large(10_000, 0..10_000);
-        let mut copying = Copying::new(shape.clone(), 3, Time(1));
-        let mut messages = vec![copying.opening()];
-        copying.send(&from, |message| messages.push(message));
-        assert_eq!(messages.len(), 1 + (10_000 * 16_usize).div_ceil(FULL));
-        assert!(messages.iter().all(|message| message.len() < FULL + 8 + 16 * BLOCK));
-        let to = Rc::new(Memory::default());
-        receive(&to, &shape, &messages);
-        assert!((0..10_000).all(|slot| to.load_slot(1, slot) == from.load_slot(1, slot)));
-        // Each that is full goes at once, and none that is empty behind it.
-        let full = (FULL / (16 * BLOCK)) as u32 * BLOCK as u32;
-        let (from, shape) = large(full, 0..full);
-        let mut messages = Vec::new();
-        Copying::new(shape, 3, Time(1)).send(&from, |message| messages.push(message));
-        assert_eq!(messages.len(), 1);
-    }
-
-    /// Slots of an earlier life, in whole blocks and at the end; what is not this memory's stays.
-    #[test]
-    fn nothing_of_an_earlier_life_is_left_in_the_namespaces_that_are_handed_over() {
-        for slots in [64, 600] {
-            let (from, shape) = large(slots, [5].into_iter());
-            let (to, _) = large(slots, 0..slots);
-            held(slots + 70, &to, 4);
-            let mut copying = Copying::new(shape.clone(), 3, Time(1));
-            let mut messages = vec![copying.opening()];
-            copying.send(&from, |message| messages.push(message));
-            receive(&to, &shape, &messages);
-            assert!((0..slots).all(|slot| to.load_slot(1, slot) == from.load_slot(1, slot)), "of {slots}");
-            assert_eq!(to.load_slot(1, slots + 70).tenure, 4);
-        }
-    }
-
-    /// As much has come of one that came to nothing as is missing of the next, whose tokens are higher.
-    #[test]
-    fn messages_of_two_hand_overs_are_not_one() {
-        let (from, to) = (Rc::new(Memory::default()), Rc::new(Memory::default()));
-        held(3, &from, 1);
-        let former = messages(&from, 1);
-        held(3, &from, 2);
-        let latter = messages(&from, 2);
-        assert_eq!(carry(&to, former[..3].iter().chain(&latter[3..])), Err(Unfit::Torn));
-        assert_eq!(carry(&to, [0, 2, 1, 3].map(|index| &latter[index])), Err(Unfit::Torn), "in another order");
-        assert!(carry(&to, &latter).is_ok());
-    }
-
-    /// Zeros are slots that nobody has ever had: their tokens would begin anew.
-    #[test]
-    fn a_memory_that_was_emptied_meanwhile_is_not_gone_on_with() {
-        let empty = |memory: &Rc<Memory>| (0..64).for_each(|slot| memory.write_slots(1, slot, &[[0; 2]]));
-        let (from, to) = (Rc::new(Memory::default()), Rc::new(Memory::default()));
-        held(3, &from, 1);
-        let messages = messages(&from, 1);
-        let emptied = messages.iter().enumerate().inspect(|(index, _)| {
-            if *index == 2 {
-                empty(&to)
-            }
-        });
-        assert_eq!(carry(&to, emptied.map(|(_, message)| message)), Err(Unfit::Torn));
-        let handed = carry(&to, &messages).expect("all has come");
-        assert!(handed.is_kept(&to));
-        empty(&to);
-        assert!(!handed.is_kept(&to));
-    }
-
-    #[test]
-    fn nodes_go_as_they_are() {
-        let entry = NodeEntry { address: "10.1.2.3:4711".parse().unwrap(), namespace: 9, incarnation: 1 << 40 };
-        let word = NodeWord { state: wayside_wire::NodeState::Expired, sequence: 77 };
-        let node = NodeMemory { entry, word, oldest: 5, rotation: 6 };
-        let handed = Handed { epoch: 1, revision: 2, mark: None, nodes: vec![(4, node), (65_535, node)] };
-        let mut bytes = Vec::new();
-        handed.encode(&mut bytes);
-        assert_eq!(Handed::decode(&bytes), Some(handed));
-    }
+fn encode_queue(queue: &QueueMemory, bytes: &mut Vec<u8>) {
+    let QueueMemory { line, granted, members } = queue;
+    bytes.extend([line.name, line.ticket, *granted].into_iter().flat_map(u64::to_be_bytes));
+    bytes.extend([line.given, line.settled, line.pushed].into_iter().flat_map(u64::to_be_bytes));
+    bytes.extend([line.cells, line.ranked].into_iter().flat_map(u32::to_be_bytes));
+    bytes.push(line.stage as u8);
+    bytes.extend((line.used as u16).to_be_bytes());
+    members.iter().flatten().for_each(|word| bytes.extend(word.to_be_bytes()));
 }
+
+/// The reverse, and what follows it.
+fn decode_queue(bytes: &[u8]) -> Option<(QueueMemory, &[u8])> {
+    let (head, rest) = bytes.split_at_checked(QUEUE_BYTES)?;
+    let mut fields = Fields::rest(head);
+    let [name, ticket, granted, given, settled, pushed] = [(); 6].map(|()| u64::from_be_bytes(fields.take()));
+    let [cells, ranked] = [(); 2].map(|()| u32::from_be_bytes(fields.take()));
+    let [stage] = fields.take();
+    let stages = [Stage::Here, Stage::Drains, Stage::Handed, Stage::Awaited];
+    let stage = stages.into_iter().find(|known| *known as u8 == stage)?;
+    let used = u16::from_be_bytes(fields.take());
+    let (members, rest) = rest.split_at_checked(MEMBER_BYTES * usize::from(used))?;
+    let word = |bytes: &[u8; 8]| u64::from_be_bytes(*bytes);
+    let (words, _) = members.as_chunks::<8>();
+    let members = words.chunks_exact(2).map(|pair| [word(&pair[0]), word(&pair[1])]).collect();
+    let line = Line { name, cells, stage, ticket, used: used.into(), given, settled, pushed, ranked };
+    Some((QueueMemory { line, granted, members }, rest))
+}
+
+/// Queues of one namespace: by name, behind those that have come. No more than there is room for.
+fn take_queues(shape: &Shape, bytes: &[u8], queues: &mut BTreeMap<u16, QueuesMemory>) -> Option<()> {
+    let (head, mut rest) = bytes.split_first_chunk::<4>()?;
+    let mut fields = Fields::rest(head);
+    let [namespace, parts] = [(); 2].map(|()| u16::from_be_bytes(fields.take()));
+    if parts > Part::MOST || !shape.has_queues(namespace) {
+        return None;
+    }
+    let known = queues.entry(namespace).or_default();
+    known.servers.clear();
+    for _ in 0..parts {
+        let (server, others) = rest.split_first_chunk::<4>()?;
+        let mut fields = Fields::rest(server);
+        let [handle, term] = [(); 2].map(|()| u16::from_be_bytes(fields.take()));
+        known.servers.push(LockServer { handle, term });
+        rest = others;
+    }
+    while !rest.is_empty() {
+        let (queue, others) = decode_queue(rest)?;
+        if known.queues.last().is_some_and(|last| last.line.name >= queue.line.name) {
+            return None;
+        }
+        known.queues.push(queue);
+        rest = others;
+    }
+    let all = || queues.values().flat_map(|known| &known.queues);
+    let [most, cells] = shape.queue_room;
+    let fits = all().count() as u64 <= most.into()
+        && all().all(|queue| queue.line.used <= queue.line.cells)
+        && all().map(|queue| u64::from(queue.line.cells)).sum::<u64>() <= cells.into();
+    fits.then_some(())
+}
+
+#[cfg(test)]
+mod tests;

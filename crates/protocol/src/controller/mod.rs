@@ -55,7 +55,7 @@ pub use division::{DIVISION_KEY, Disobeyed, Division, DivisionView, Order, Step}
 pub use enrolment::{Applicant, KNOWS_NAMES, is_enrol};
 pub use hand_over::{
     Copying, HEAD_BYTES as MESSAGE_HEAD, Handed, LAYOUT as HAND_OVER_LAYOUT, LONGEST as LONGEST_MESSAGE,
-    NamespaceShape, Obstacle, Shape, Unfit,
+    NamespaceShape, NotServing, Shape, Unfit,
 };
 pub use popularity::{LockView, PlanView};
 pub use roster::Roster;
@@ -333,9 +333,14 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         for handle in self.sessions.live_handles() {
             self.take_up_keys(handle, known.get(&handle).copied());
         }
-        self.memory.set_serving(true);
-        // Last: from here on the memory is one that a switch works on.
+        // Its queues are empty then, and nobody decides by them before they are as they were.
         self.memory.set_epoch(handed.epoch);
+        let forgets = self.config.is_broken(Mutant::ForgetQueues);
+        if !forgets && !self.memory.take_up_queues(&handed.queues) {
+            return;
+        }
+        // Last: from here on the memory is one that a switch works on.
+        self.memory.set_serving(true);
         self.notices.push_back(Notice::TookOver(handed.epoch, handed.nodes.len()));
     }
 
@@ -350,17 +355,9 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         nodes
     }
 
-    /// Whether the switch's locks are all that its memory is about, and it decides on them.
-    fn may_hand_over(&self) -> Result<(), Obstacle> {
-        let queued =
-            |namespace: &Namespace| namespace.engine.has_queues() || !self.memory.lines(namespace.id).is_empty();
-        if !self.is_booted() || !self.memory.serving() {
-            Err(Obstacle::NotServing)
-        } else if self.config.namespaces.iter().any(queued) {
-            Err(Obstacle::Queues)
-        } else {
-            Ok(())
-        }
+    /// Whether the switch decides on locks.
+    fn decides(&self) -> bool {
+        self.is_booted() && self.memory.serving()
     }
 
     /// So long after that moment the switch may serve.

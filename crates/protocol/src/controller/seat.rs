@@ -11,7 +11,7 @@
 //! * What another switch has handed over is gone on with by whom that one has left the post to: who took it at that
 //!   very revision. Otherwise it is overwritten too.
 
-use super::hand_over::{Came, Copying, Handed, NamespaceShape, Obstacle, Reception, Shape, Unfit};
+use super::hand_over::{Came, Copying, Handed, NamespaceShape, NotServing, Reception, Shape, Unfit};
 use super::serving::{Answer, Change, Inquiry, Post, Question, Serving, ServingConfig};
 use super::{Config, Controller, Namespace, Notice, Store, StoreError, Unaddable};
 use crate::memory::{Moment, SwitchMemory};
@@ -236,11 +236,10 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
     ///
     /// # Errors
     /// Why it cannot.
-    pub fn prepare(&mut self, now: Time) -> Result<Copying, Obstacle> {
-        let shape = self.shape().ok_or(Obstacle::NotServing)?;
-        let post = self.post().ok_or(Obstacle::NotServing)?;
-        let controller = self.controller(now).ok_or(Obstacle::NotServing)?;
-        controller.may_hand_over()?;
+    pub fn prepare(&mut self, now: Time) -> Result<Copying, NotServing> {
+        let shape = self.shape().ok_or(NotServing)?;
+        let post = self.post().ok_or(NotServing)?;
+        let controller = self.controller(now).filter(|controller| controller.decides()).ok_or(NotServing)?;
         controller.ask_for_turns(now);
         let held_alone = controller.config.is_broken(Mutant::HandHeldAlone);
         let mut copying = Copying::new(shape, post.revision, now);
@@ -258,7 +257,7 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
     /// Ends the lease. What decides on packets is to be ended next: it may have looked at the lease before. False: this
     /// switch does not serve any more.
     pub fn stop(&mut self, now: Time) -> bool {
-        if self.controller(now).is_none_or(|controller| controller.may_hand_over().is_err()) {
+        if !self.controller(now).is_some_and(|controller| controller.decides()) {
             return false;
         }
         let Some(shared) = &mut self.shared else { return false };
@@ -276,10 +275,11 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
         let revision = self.shared.as_mut().and_then(|shared| shared.serving.left_to());
         let (Some(revision), Some(controller)) = (revision, &mut self.controller) else { return false };
         // A namespace has come meanwhile, of which the successor has not been told.
-        if controller.may_hand_over().is_err() || shape.is_none_or(|shape| !copying.is_of(&shape)) {
+        if !controller.decides() || shape.is_none_or(|shape| !copying.is_of(&shape)) {
             return false;
         }
         copying.send(&self.memory, &mut out);
+        copying.send_queues(&self.memory, &mut out);
         let nodes = controller.give_up();
         out(copying.closing(controller.epoch(), revision, nodes));
         true
@@ -315,15 +315,11 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
 
     fn shape(&self) -> Option<Shape> {
         let config = &self.shared.as_ref()?.config;
-        let shape = |&Namespace { id, engine, .. }: &Namespace| NamespaceShape {
-            id,
-            slots: self.memory.slot_count(id),
-            engine,
-        };
+        let shape = |namespace: &Namespace| NamespaceShape::new(&self.memory, namespace);
         let mut namespaces: Vec<NamespaceShape> = config.namespaces.iter().map(shape).collect();
         // One that was added while the switch ran is anywhere in another one's file.
         namespaces.sort_unstable_by_key(|namespace| namespace.id);
-        Some(Shape { namespaces, signed: config.root.is_some() })
+        Some(Shape { namespaces, signed: config.root.is_some(), queue_room: self.memory.queue_room() })
     }
 
     /// What happened since the last call.

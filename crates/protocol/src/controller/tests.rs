@@ -20,7 +20,7 @@ mod turns;
 mod watched;
 
 use super::{enrolment::tests::applicant, *};
-use crate::memory::{Line, LockServer, Moment, NodeMemory, Part, SlotWord, Step};
+use crate::memory::{Line, LockServer, Moment, NodeMemory, Part, QueuesMemory, SlotWord, Step};
 use crate::seal::{Direction, Enrolment, Keys, Period, Secret};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
@@ -48,6 +48,8 @@ pub(super) struct Memory {
     authenticated: Cell<bool>,
     keys: RefCell<BTreeMap<Handle, Held>>,
     servers: RefCell<BTreeMap<u16, LockServer>>,
+    pub(in crate::controller) queues: RefCell<BTreeMap<u16, QueuesMemory>>,
+    pub(in crate::controller) no_room_for_queues: Cell<bool>,
     /// The epoch when an entry was written last.
     written_in: Cell<u32>,
     /// When it was awaited that decisions end: the epoch by then, and the slots.
@@ -167,6 +169,17 @@ impl SwitchMemory for Rc<Memory> {
     }
     fn step(&self, _: u16, _: u64, _: Step) -> bool {
         false
+    }
+    fn queue_room(&self) -> [u32; 2] {
+        [4, 8]
+    }
+    fn queues_memory(&self, namespace: u16) -> QueuesMemory {
+        self.queues.borrow().get(&namespace).cloned().unwrap_or_default()
+    }
+    fn take_up_queues(&self, all: &BTreeMap<u16, QueuesMemory>) -> bool {
+        assert!(self.epoch() != 0 && !self.serving(), "their epoch has begun, and nobody decides on them");
+        *self.queues.borrow_mut() = all.clone();
+        !self.no_room_for_queues.get()
     }
     fn session_over(&self, handle: u16, incarnation: Option<u64>) {
         self.overs.borrow_mut().insert(handle, incarnation);

@@ -435,6 +435,18 @@ impl Requester {
         true
     }
 
+    /// Another switch goes on with the queues, and what was on its way is lost: who waits asks again soon, however long
+    /// its pauses have become.
+    pub fn hurry(&mut self, now: Time) {
+        let pause = self.pauses.0;
+        for (id, pending) in &mut self.requests {
+            if matches!(pending.state, State::Waiting(_)) && pending.due > now + pause {
+                pending.pause = pause;
+                set_timer(&mut self.timers, now, *id, pending, now + pause);
+            }
+        }
+    }
+
     // ---- time ----
 
     /// When [`Requester::on_tick`] is wanted.

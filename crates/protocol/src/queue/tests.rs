@@ -206,6 +206,25 @@ fn a_try_that_is_told_to_come_again_does() {
 }
 
 #[test]
+fn who_waits_asks_again_soon_when_another_switch_goes_on() {
+    let mut requester = requester();
+    let waits = ask(&mut requester, 0, &want(7, Mode::Exclusive));
+    let held = ask(&mut requester, 0, &want(8, Mode::Exclusive));
+    answer(&mut requester, 1, kind::queue::GRANT, 0, Attempt { name: 8, ..granted(held, 3) });
+    for at in [PAUSE, 3 * PAUSE, 7 * PAUSE] {
+        assert_eq!(tick(&mut requester, at).len(), 1, "its pauses double");
+    }
+    assert_eq!(requester.next_timer(), Time(15 * PAUSE));
+    requester.hurry(Time(8 * PAUSE));
+    assert_eq!(requester.next_timer(), Time(9 * PAUSE));
+    let [(kind, _, again)] = tick(&mut requester, 9 * PAUSE)[..] else { panic!("it alone asks") };
+    assert_eq!((kind, again.request), (kind::queue::ACQUIRE, waits.0));
+    assert_eq!(requester.next_timer(), Time(11 * PAUSE), "and doubles them anew");
+    requester.hurry(Time(10 * PAUSE + 500));
+    assert_eq!(requester.next_timer(), Time(11 * PAUSE), "it is not put off");
+}
+
+#[test]
 fn who_is_over_the_budget_asks_again_when_it_was_told_and_says_so_if_its_time_is_over() {
     let until = |at| Acquire { deadline: Some(Time(at)), ..want(7, Mode::Exclusive) };
     let refused = |id: RequestId, order| Attempt { order, ..granted(id, 0) };

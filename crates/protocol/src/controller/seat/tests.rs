@@ -5,7 +5,8 @@ use super::super::enrolment::tests::applicant;
 use super::super::hand_over::Copying;
 use super::super::tests::{Disk, Memory, config};
 use super::*;
-use crate::memory::{NodeEntry, NodeMemory, NodeWord, SlotWord};
+use crate::memory::{Line, LockServer, NodeEntry, NodeMemory, NodeWord, QueueMemory, QueuesMemory, SlotWord, Stage};
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use wayside_wire::{BODY, Enrol, Header, Heartbeat, NodeState, SlotState, kind, padded};
@@ -241,9 +242,9 @@ fn nodes_that_the_successor_has_no_room_for_are_not_taken_up() {
 #[test]
 fn who_does_not_decide_on_locks_alone_has_nothing_to_hand_over() {
     let [(mut first, memory), (mut second, _)] = two();
-    assert!(matches!(second.prepare(Time(3)), Err(Obstacle::NotServing)) && !second.stop(Time(3)), "a standby");
+    assert!(matches!(second.prepare(Time(3)), Err(NotServing)) && !second.stop(Time(3)), "a standby");
     memory.set_serving(false);
-    assert!(matches!(first.prepare(Time(3)), Err(Obstacle::NotServing)), "it recovers");
+    assert!(matches!(first.prepare(Time(3)), Err(NotServing)), "it recovers");
     memory.set_serving(true);
     let copying = first.prepare(Time(3)).expect("nothing is in its way");
     assert!(!first.hand_over(copying, |_| panic!("it has not stopped")));
@@ -251,12 +252,43 @@ fn who_does_not_decide_on_locks_alone_has_nothing_to_hand_over() {
     assert!(first.stop(Time(4)));
     memory.set_epoch(0);
     assert!(!first.hand_over(copying, |_| panic!("its memory is lost")));
+}
 
+/// Two seats that have a namespace with queues besides, and the queues of the first.
+fn two_with_queues() -> ([Switch; 2], BTreeMap<u16, QueuesMemory>) {
     let queued = Namespace { id: 2, engine: wayside_wire::Engine::Queue, ..config().namespaces[0].clone() };
-    let more = Config { namespaces: [config().namespaces, alloc::vec![queued]].concat(), ..config() };
-    let [(mut first, memory), _] = two_with(more);
-    memory.set_serving(true);
-    assert!(matches!(first.prepare(Time(3)), Err(Obstacle::Queues)));
+    let namespaces = [config().namespaces, alloc::vec![queued]].concat();
+    let seats = two_with(Config { namespaces, ..config() });
+    seats[0].1.set_serving(true);
+    let line =
+        Line { name: 5, cells: 2, stage: Stage::Here, ticket: 8, used: 1, given: 0, settled: 0, pushed: 0, ranked: 0 };
+    let queue = QueueMemory { line, granted: 8, members: alloc::vec![[6, 1 << 48]] };
+    let servers = alloc::vec![LockServer { handle: 1, term: 3 }];
+    let queues = BTreeMap::from([(2, QueuesMemory { servers, queues: alloc::vec![queue] })]);
+    *seats[0].1.queues.borrow_mut() = queues.clone();
+    (seats, queues)
+}
+
+#[test]
+fn queues_are_gone_on_with() {
+    let (mut seats, queues) = two_with_queues();
+    let taken = carried(&mut seats);
+    let (second, memory) = &mut seats[1];
+    assert!(memory.queues.borrow().is_empty(), "the post is not its own yet");
+    second.on_answer(Time(8), taken, Answer::Done(Post { holder: 2, revision: 2 }));
+    assert_eq!((memory.epoch(), memory.serving()), (1, true));
+    assert_eq!(*memory.queues.borrow(), queues);
+}
+
+#[test]
+fn queues_that_find_no_room_end_with_their_epoch() {
+    let (mut seats, _) = two_with_queues();
+    let taken = carried(&mut seats);
+    let (second, memory) = &mut seats[1];
+    memory.no_room_for_queues.set(true);
+    second.on_answer(Time(8), taken, Answer::Done(Post { holder: 2, revision: 2 }));
+    assert_eq!((memory.epoch(), memory.serving()), (2, false), "everybody is asked");
+    assert!(!told(second).iter().any(|notice| matches!(notice, Notice::TookOver(..))));
 }
 
 #[test]
@@ -267,7 +299,7 @@ fn who_serves_or_begins_to_or_wants_no_post_takes_nothing_over() {
     memory.set_epoch(1);
     assert_eq!(second.receive(Time(3), &opening(&second)), Err(Unfit::Serves), "its memory is decided on");
     memory.set_epoch(0);
-    let by_hand = Shape { namespaces: second.shape().unwrap().namespaces, signed: false };
+    let by_hand = Shape { signed: false, ..second.shape().unwrap() };
     assert_eq!(second.receive(Time(3), &Copying::new(by_hand, 1, Time(1)).opening()), Ok(false));
     second.shared.as_mut().expect("it shares").serving.resign(Time(4));
     assert_eq!(second.receive(Time(5), &opening(&second)), Err(Unfit::Serves), "it has resigned");
