@@ -7,7 +7,7 @@
  *                                                                          region it is in
  *   names      which queue has a name: buckets as those of keys            daemon alone
  *   servers    a namespace's parts, and the lock server of each            daemon alone
- *   directory  what is one for the switch                                  daemon, before its first queue
+ *   directory  what is one for the switch                                  daemon alone
  *
  *   cells    left                               left + size
  *             | . . . | o x o | e s s x s | . . . |          o holds, x is over, e and s wait
@@ -67,8 +67,9 @@ struct ws_servers {
 
 struct ws_directory {
 	ws_u64 seed;        /* of the names' hashes: this switch's secret */
+	ws_u64 shape;       /* the daemon's own: which namespaces have queues, and how; 0: none */
 	ws_u32 bucket_mask; /* buckets - 1 */
-	ws_u32 shape;       /* the daemon's own: which namespaces have queues, and how; 0: none, or it was never told */
+	ws_u32 reserved;
 };
 
 /* The most cells of a queue: what a packet looks through at worst, under the queue's lock. */
@@ -80,6 +81,6 @@ struct ws_directory {
 _Static_assert(sizeof(struct ws_cell) == 16, "cell");
 _Static_assert(sizeof(struct ws_queue) == 96, "queue");
 _Static_assert(sizeof(struct ws_servers) == 64, "servers");
-_Static_assert(sizeof(struct ws_directory) == 16, "directory");
+_Static_assert(sizeof(struct ws_directory) == 24, "directory");
 
 #endif

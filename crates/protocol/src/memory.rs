@@ -319,6 +319,9 @@ pub trait SwitchMemory {
     fn line(&self, namespace: u16, name: u64) -> Option<Line>;
     /// Takes a step of a lock's move. False: it is not at the stage from which this step goes, or there is no room.
     fn step(&self, namespace: u16, name: u64, step: Step) -> bool;
+    /// Which namespaces have queues, and how they are configured, leases of lock servers included: a fingerprint; 0:
+    /// none. Of another one's memory it is not known who holds what.
+    fn queue_shape(&self) -> u64;
     /// How many queues there is memory for, and how many cells.
     fn queue_room(&self) -> [u32; 2];
     /// All of a namespace's queues, and who its lock servers are. They go together once nothing decides on them any
@@ -453,6 +456,10 @@ impl<M: SwitchMemory> SwitchMemory for Arc<M> {
 
     fn step(&self, namespace: u16, name: u64, step: Step) -> bool {
         (**self).step(namespace, name, step)
+    }
+
+    fn queue_shape(&self) -> u64 {
+        (**self).queue_shape()
     }
 
     fn queue_room(&self) -> [u32; 2] {

@@ -232,6 +232,7 @@ impl<S: Service> Run<S> {
             self.bury_the_doomed();
         }
         self.world.tick_controller(seat);
+        self.bury_the_doomed();
     }
 
     fn drain(&mut self, seat: usize) {

@@ -15,6 +15,7 @@ use wayside_switch::{Budget, QueueConfig, Switch, SwitchConfig};
 use wayside_wire::Policy;
 
 use crate::clock::Clock;
+use crate::dice::Dice;
 use crate::network::Flight;
 use crate::report::Counts;
 use crate::setup::{SPARE_CELLS, names_of};
@@ -247,9 +248,12 @@ fn fresh(
         switch.add_namespace(id, slots, policy).expect("the switch is as large as its namespaces");
         switch.set_budget(id, budget);
     }
+    let mut shape = 1;
     for &(namespace, name, cells) in queues {
         switch.add_queue(namespace, name, cells, 1).expect("there is room for all of them");
+        shape = Dice::of(shape, &[name, namespace.into(), cells.into()]).any();
     }
+    switch.set_queue_shape(shape);
     switch
 }
 
@@ -351,6 +355,9 @@ impl SwitchMemory for SharedSwitch {
         };
         *self.steps.borrow_mut().entry(counted).or_default() += u64::from(is_taken);
         is_taken
+    }
+    fn queue_shape(&self) -> u64 {
+        self.with(SwitchMemory::queue_shape)
     }
     fn queue_room(&self) -> [u32; 2] {
         self.with(SwitchMemory::queue_room)

@@ -218,8 +218,9 @@ pub(crate) struct Servers {
 #[repr(C)]
 pub(crate) struct Directory {
     pub(crate) seed: AtomicU64,
+    pub(crate) shape: AtomicU64,
     pub(crate) bucket_mask: AtomicU32,
-    pub(crate) shape: AtomicU32,
+    pub(crate) reserved: AtomicU32,
 }
 
 /// What is one for the switch.
@@ -324,7 +325,7 @@ const _: () = {
     assert!(size_of::<Cell>() == 16);
     assert!(size_of::<Queue>() == 96);
     assert!(size_of::<Servers>() == 64);
-    assert!(size_of::<Directory>() == 16);
+    assert!(size_of::<Directory>() == 24);
     assert!(size_of::<Traces>() == 32 + 32 * TRACES);
     assert!(size_of::<View>() == 192 || size_of::<usize>() != 8);
     assert!(size_of::<RawVerdict>() == 12);

@@ -505,6 +505,10 @@ impl SwitchMemory for Switch {
         self.move_queue(namespace, name, step).is_ok()
     }
 
+    fn queue_shape(&self) -> u64 {
+        self.queues.directory[0].shape.load(SeqCst)
+    }
+
     fn queue_room(&self) -> [u32; 2] {
         self.queues.room()
     }

@@ -320,7 +320,10 @@ impl Queues {
         for number in 1..queues.queues.len() as u32 {
             let queue = &queues.queues[number as usize];
             if is_left(&queue.lock) {
-                queues.count_holders(queue);
+                // One that was being made or removed has no cells.
+                if queue.size.load(Acquire) != 0 {
+                    queues.count_holders(queue);
+                }
                 queue.lock.store(0, SeqCst);
             }
             // A daemon that died between the two left one that nobody finds.
@@ -430,9 +433,10 @@ impl Queues {
     pub(crate) fn set_server(&self, namespace: u16, part: Part, handle: Handle) {
         let (servers, at) = (&self.servers[usize::from(namespace)], usize::from(part.number));
         assert!(part.number < part.of && part.of <= Part::MOST, "{part:?}");
+        // First: who dies in between leaves a part without a lock server, not one that no packet finds.
+        servers.count.store(part.of, SeqCst);
         servers.term[at].store(servers.term[at].load(SeqCst).saturating_add(1), SeqCst);
         servers.of[at].store(handle, SeqCst);
-        servers.count.store(part.of, SeqCst);
     }
 
     /// The locks of a namespace that have a queue, by name. The controller looks at all of them 100 times a second:
@@ -485,14 +489,9 @@ impl Switch {
         self.queues.servers[usize::from(namespace)].count.load(SeqCst)
     }
 
-    /// What [`Switch::set_queue_shape`] was told last, maybe by an earlier daemon; 0: nothing.
-    pub fn queue_shape(&self) -> u32 {
-        self.queues.directory[0].shape.load(SeqCst)
-    }
-
-    /// Notes beside the queues which namespaces have some, and how: whoever finds the memory later sees whether it is
-    /// of his own configuration.
-    pub fn set_queue_shape(&self, shape: u32) {
+    /// Notes beside the queues which namespaces have some, and how; 0: none. Whoever finds the memory later, or is to
+    /// take up what is in it, sees whether it is of his own configuration.
+    pub fn set_queue_shape(&self, shape: u64) {
         self.queues.directory[0].shape.store(shape, SeqCst);
     }
 

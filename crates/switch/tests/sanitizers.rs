@@ -97,7 +97,7 @@ fn record_queues(state: &State, bytes: &mut Vec<u8>) {
     state.cells.iter().for_each(|cell| words(&[cell.request, cell.who]));
     state.names.iter().for_each(|bucket| words(&bucket.places));
     let directory = &state.directory;
-    words(&[directory.seed, pair([directory.bucket_mask, directory.reserved])]);
+    words(&[directory.seed, directory.shape, pair([directory.bucket_mask, directory.reserved])]);
     for servers in &state.servers {
         let halves =
             [servers.count, servers.reserved].into_iter().chain(servers.of).chain(servers.term).chain(servers.spare);

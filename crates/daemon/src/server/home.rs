@@ -6,7 +6,7 @@
 mod hook;
 
 use super::controller::Inbox;
-use super::namespaces::lay_out;
+use super::namespaces::{lay_out, queue_shape};
 use crate::config::{Config, Mode};
 use crate::failure::Failure;
 use hook::{Hook, remove_left};
@@ -177,5 +177,6 @@ fn add_namespaces(switch: &Switch, config: &Config, numbers: &[u16]) -> Result<(
         // Their queues are of no epoch yet: each epoch begins them anew.
         lay_out(switch, number, namespace).map_err(Failure::unavailable)?;
     }
+    switch.set_queue_shape(queue_shape(config.lease, numbers.iter().copied().zip(&config.namespaces)));
     Ok(())
 }

@@ -6,6 +6,8 @@
 
 use crate::config::{Config, Namespace};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use wayside_protocol::controller::Allocation;
 use wayside_protocol::memory::Step;
 use wayside_switch::Switch;
 
@@ -79,26 +81,44 @@ pub fn lay_out(switch: &Switch, number: u16, namespace: &Namespace) -> Result<()
     })
 }
 
-/// Which namespaces have queues, and how: two configurations that differ in that differ here, but for one pair in 2^32.
-/// 0: none has. A memory that is of another one begins anew, since who holds by the other engine, or a name that has
-/// another home now, is not known from it.
-pub fn queue_shape<'a>(namespaces: impl IntoIterator<Item = (u16, &'a Namespace)>) -> u32 {
+/// Which namespaces have queues, and how: configurations that differ in that differ here, in whatever order they say it.
+/// 0: none has. A memory that is of another one begins anew: who holds by the other engine, a name that has another home
+/// now, or a lock server's lease that was longer, is not known from it. `lease`: of sessions that ask for none, and so of
+/// a lock server's holds.
+pub fn queue_shape<'a>(lease: Duration, namespaces: impl IntoIterator<Item = (u16, &'a Namespace)>) -> u64 {
+    let mut queued: Vec<_> = namespaces.into_iter().filter(|(_, namespace)| namespace.engine.has_queues()).collect();
+    if queued.is_empty() {
+        return 0;
+    }
+    queued.sort_unstable_by_key(|(number, _)| *number);
     // FNV-1a: the same in every version, as the memory may be of an earlier one.
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |word: u64| {
         word.to_be_bytes().into_iter().for_each(|byte| hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     };
-    let mut has_some = false;
-    for (number, namespace) in namespaces.into_iter().filter(|(_, namespace)| namespace.engine.has_queues()) {
+    add(lease.as_micros() as u64);
+    for (number, namespace) in queued {
         let Namespace { engine, cells, allocation, room, servers, .. } = namespace;
-        has_some = true;
-        let room = [room.cells, room.most, room.queues].map(u64::from);
         let kind = [number.into(), *engine as u64, (*cells).into(), *allocation as u64, (*servers).into()];
         kind.into_iter().for_each(&mut add);
-        room.into_iter().for_each(&mut add);
-        namespace.queue_ids().for_each(&mut add);
+        [room.cells, room.most, room.queues].map(u64::from).into_iter().for_each(&mut add);
+        let mut names: Vec<u64> = namespace.queue_ids().collect();
+        names.sort_unstable();
+        names.into_iter().for_each(&mut add);
     }
-    if has_some { (hash ^ hash >> 32) as u32 | 1 } else { 0 }
+    hash.max(1)
+}
+
+/// A lock that is to keep its queue may have none in a memory that an earlier daemon has left: it died when the lock had
+/// gone to its lock server and was to come back. That is waited for again.
+#[cfg_attr(not(feature = "xdp"), expect(dead_code, reason = "no other memory outlives its daemon"))]
+pub fn await_missing(switch: &Switch, number: u16, namespace: &Namespace) {
+    if namespace.allocation == Allocation::Fixed {
+        for name in namespace.queue_ids() {
+            // It has one, mostly.
+            let _ = switch.move_queue(number, name, Step::Await { cells: namespace.cells });
+        }
+    }
 }
 
 fn take_away(switch: &Switch, number: u16, queues: &[u64]) {
@@ -136,7 +156,7 @@ mod tests {
     fn configurations_whose_queues_differ_have_other_shapes() {
         let shape = |text: &str| {
             let config = crate::config::read(text).expect("it is one");
-            queue_shape((1..).zip(&config.namespaces))
+            queue_shape(config.lease, (1..).zip(&config.namespaces))
         };
         let slots = "[[namespace]]\nname = 'a'\n";
         let queue = |rest: &str| format!("[[namespace]]\nname = 'a'\nengine = 'queue'\n{rest}");
@@ -144,18 +164,19 @@ mod tests {
         let all = [
             queue("queues = ['x']\ncells = 4"),
             queue("queues = ['x', 'y']\ncells = 4"),
-            queue("queues = ['y', 'x']\ncells = 4"),
             queue("queues = ['x']\ncells = 5"),
             queue("queues = ['x']\ncells = 4\nservers = 2"),
             queue("plan = 'knapsack'"),
             queue("plan = 'random'"),
             queue("plan = 'knapsack'\nroom = 100"),
             "[[namespace]]\nname = 'a'\nengine = 'hybrid'\nqueues = ['x']\ncells = 4".into(),
+            format!("lease = '3s'\n{}", queue("queues = ['x']\ncells = 4")),
             format!("{slots}{}", queue("queues = ['x']\ncells = 4").replace("'a'", "'b'")),
         ];
-        let shapes: std::collections::BTreeSet<u32> = all.iter().map(|text| shape(text)).collect();
+        let shapes: std::collections::BTreeSet<u64> = all.iter().map(|text| shape(text)).collect();
         assert_eq!(shapes.len(), all.len());
         assert!(!shapes.contains(&0));
+        assert_eq!(shape(&queue("queues = ['y', 'x']\ncells = 4")), shape(&all[1]), "an order of names is none");
         let others = queue("queues = ['x']\ncells = 4\nrate = 1_000_000\npolicy = 'fair'\nslots = 99");
         assert_eq!(shape(&others), shape(&all[0]), "what has to do with no queue changes nothing");
     }

@@ -79,7 +79,8 @@ impl Reload {
 
     fn take_over(&self, running: &mut Config, all: Vec<Numbered>) {
         running.namespaces = all.iter().map(|namespace| namespace.settings.clone()).collect();
-        self.switch.set_queue_shape(queue_shape(all.iter().map(|namespace| (namespace.number, &namespace.settings))));
+        let numbered = all.iter().map(|namespace| (namespace.number, &namespace.settings));
+        self.switch.set_queue_shape(queue_shape(running.lease, numbered));
         self.namespaces.replace(all);
     }
 

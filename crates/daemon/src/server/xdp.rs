@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::kernel::release;
 use crate::server::controller::Inbox;
 use crate::server::keys::groups_of;
-use crate::server::namespaces::queue_shape;
+use crate::server::namespaces::{await_missing, queue_shape};
 
 use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
@@ -18,6 +18,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use ways::Ways;
+use wayside_protocol::memory::SwitchMemory;
 use wayside_switch::xdp::interfaces::{self, Interface, Mode};
 use wayside_switch::xdp::{self, Options, Upcall};
 use wayside_switch::{Action, Switch};
@@ -63,7 +64,7 @@ impl Hook {
             numbers.iter().copied().zip(config.namespaces.iter().map(|namespace| namespace.slots)).collect();
         let groups = groups_of(config, numbers);
         let of = |group| groups.iter().find(|groups| groups.has(group)).map(|groups| groups.namespace);
-        let shape = queue_shape(numbers.iter().copied().zip(&config.namespaces));
+        let shape = queue_shape(config.lease, numbers.iter().copied().zip(&config.namespaces));
         let is_its = || switch.has_exactly(&wanted) && switch.has_groups_of(of) && switch.queue_shape() == shape;
         if hook.resumed() && !is_its() {
             tracing::warn!(
@@ -75,10 +76,10 @@ impl Hook {
         if hook.resumed() {
             for (namespace, &number) in config.namespaces.iter().zip(numbers) {
                 switch.set_policy(number, namespace.policy);
+                await_missing(&switch, number, namespace);
             }
         } else {
             add_namespaces(&switch, config, numbers)?;
-            switch.set_queue_shape(shape);
         }
         set_budgets(&switch, config, numbers);
         // SAFETY: no pointers; the descriptor that comes back is owned by nobody else.

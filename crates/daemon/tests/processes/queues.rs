@@ -304,7 +304,7 @@ mod hook {
     }
 
     /// By SIGKILL, one after the other, while two hosts ask for both locks: nobody holds beside another, and nobody
-    /// waits for ever. What is held when the daemon is back is lost, since queues begin anew with it.
+    /// waits for ever. What is held when the daemon is back stays held.
     #[test]
     fn lock_servers_and_the_daemon_may_die_under_load() {
         let Some((hook, daemon)) = Hook::or_skip("") else { return };

@@ -24,10 +24,10 @@
 //! * A memory that was emptied since slots were written into it is not gone on with: it has another word than the
 //!   [`Mark`], or the next message is refused for that.
 
-use super::Namespace;
 use super::store::Fields;
+use super::{Config, Namespace};
 use crate::memory::{
-    Line, LockServer, NodeEntry, NodeMemory, NodeWord, Part, QueueMemory, QueuesMemory, SlotWord, Stage, SwitchMemory,
+    Line, LockServer, NodeEntry, NodeMemory, NodeWord, QueueMemory, QueuesMemory, SlotWord, Stage, SwitchMemory,
 };
 use crate::{Handle, Time};
 use alloc::collections::BTreeMap;
@@ -66,7 +66,7 @@ const CLOSING_BYTES: usize = 16;
 pub enum Unfit {
     /// It serves, or begins to, or stands by for nobody.
     Serves,
-    /// Its namespaces have other slots or another engine, or its packets are signed and the other's are not.
+    /// Its namespaces have other slots, another engine or other queues, or its packets are signed and the other's are not.
     Unlike,
     /// Not all that was sent has come, or in another order.
     Torn,
@@ -76,7 +76,7 @@ impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Unfit::Serves => "it does not stand by",
-            Unfit::Unlike => "its namespaces are others, or what it signs",
+            Unfit::Unlike => "its namespaces, or their queues, are others, or what it signs",
             Unfit::Torn => "not all has come",
         })
     }
@@ -99,8 +99,8 @@ pub struct Shape {
     pub namespaces: Vec<NamespaceShape>,
     /// Whether packets are signed.
     pub signed: bool,
-    /// How many queues there is memory for, and how many cells.
-    pub queue_room: [u32; 2],
+    /// As the memory has it.
+    pub queue_shape: u64,
 }
 
 /// A namespace's part of a [`Shape`].
@@ -115,35 +115,41 @@ pub struct NamespaceShape {
     pub engine: Engine,
     /// Into how many parts the names of queues are divided.
     pub parts: u16,
-    /// Fingerprint of the names that have queues where others have slots.
-    pub names: u64,
 }
 
-impl NamespaceShape {
-    /// Of a namespace in such a memory.
-    pub fn new<M: SwitchMemory>(memory: &M, namespace: &Namespace) -> NamespaceShape {
-        let &Namespace { id, engine, servers: parts, ref names, .. } = namespace;
-        NamespaceShape { id, slots: memory.slot_count(id), engine, parts, names: names.fingerprint() }
+impl Shape {
+    /// Of a memory that is configured so.
+    pub fn new<M: SwitchMemory>(memory: &M, config: &Config) -> Shape {
+        let shape = |&Namespace { id, engine, servers: parts, .. }: &Namespace| NamespaceShape {
+            id,
+            slots: memory.slot_count(id),
+            engine,
+            parts,
+        };
+        let mut namespaces: Vec<NamespaceShape> = config.namespaces.iter().map(shape).collect();
+        // One that was added while the switch ran is anywhere in another one's file.
+        namespaces.sort_unstable_by_key(|namespace| namespace.id);
+        Shape { namespaces, signed: config.root.is_some(), queue_shape: memory.queue_shape() }
     }
 }
 
 impl Shape {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![LAYOUT, self.signed.into()];
-        bytes.extend(self.queue_room.into_iter().flat_map(u32::to_be_bytes));
+        bytes.extend(self.queue_shape.to_be_bytes());
         for namespace in &self.namespaces {
             bytes.extend(namespace.id.to_be_bytes());
             bytes.extend(namespace.slots.to_be_bytes());
             bytes.push(namespace.engine as u8);
             bytes.extend(namespace.parts.to_be_bytes());
-            bytes.extend(namespace.names.to_be_bytes());
         }
         bytes
     }
 
-    /// Whether locks of a namespace may have queues.
-    fn has_queues(&self, namespace: u16) -> bool {
-        self.namespaces.iter().any(|known| known.id == namespace && known.engine.has_queues())
+    /// Into how many parts a namespace is divided whose locks may have queues.
+    fn parts_of(&self, namespace: u16) -> Option<u16> {
+        let its = |known: &&NamespaceShape| known.id == namespace && known.engine.has_queues();
+        self.namespaces.iter().find(its).map(|known| known.parts)
     }
 }
 
@@ -404,7 +410,7 @@ impl Reception {
                 Ok(Came::More(Reception { next: head.next(), mark, queues }))
             }
             QUEUES => {
-                take_queues(shape, rest, &mut queues).ok_or(Unfit::Torn)?;
+                take_queues(memory.queue_room(), shape, rest, &mut queues).ok_or(Unfit::Torn)?;
                 Ok(Came::More(Reception { next: head.next(), mark, queues }))
             }
             CLOSING => Ok(Came::All(Handed { mark, queues, ..Handed::decode(rest).ok_or(Unfit::Torn)? })),
@@ -483,13 +489,20 @@ fn decode_queue(bytes: &[u8]) -> Option<(QueueMemory, &[u8])> {
 }
 
 /// Queues of one namespace: by name, behind those that have come. No more than there is room for.
-fn take_queues(shape: &Shape, bytes: &[u8], queues: &mut BTreeMap<u16, QueuesMemory>) -> Option<()> {
+fn take_queues(
+    [most, cells]: [u32; 2],
+    shape: &Shape,
+    bytes: &[u8],
+    queues: &mut BTreeMap<u16, QueuesMemory>,
+) -> Option<()> {
     let (head, mut rest) = bytes.split_first_chunk::<4>()?;
     let mut fields = Fields::rest(head);
     let [namespace, parts] = [(); 2].map(|()| u16::from_be_bytes(fields.take()));
-    if parts > Part::MOST || !shape.has_queues(namespace) {
+    // None, as long as there was no lock server.
+    if shape.parts_of(namespace).is_none_or(|all| ![0, all].contains(&parts)) {
         return None;
     }
+    let goes_on = queues.contains_key(&namespace);
     let known = queues.entry(namespace).or_default();
     known.servers.clear();
     for _ in 0..parts {
@@ -498,6 +511,9 @@ fn take_queues(shape: &Shape, bytes: &[u8], queues: &mut BTreeMap<u16, QueuesMem
         let [handle, term] = [(); 2].map(|()| u16::from_be_bytes(fields.take()));
         known.servers.push(LockServer { handle, term });
         rest = others;
+    }
+    if goes_on && rest.is_empty() {
+        return None;
     }
     while !rest.is_empty() {
         let (queue, others) = decode_queue(rest)?;
@@ -508,7 +524,6 @@ fn take_queues(shape: &Shape, bytes: &[u8], queues: &mut BTreeMap<u16, QueuesMem
         rest = others;
     }
     let all = || queues.values().flat_map(|known| &known.queues);
-    let [most, cells] = shape.queue_room;
     let fits = all().count() as u64 <= most.into()
         && all().all(|queue| queue.line.used <= queue.line.cells)
         && all().map(|queue| u64::from(queue.line.cells)).sum::<u64>() <= cells.into();

@@ -11,7 +11,7 @@
 //! * What another switch has handed over is gone on with by whom that one has left the post to: who took it at that
 //!   very revision. Otherwise it is overwritten too.
 
-use super::hand_over::{Came, Copying, Handed, NamespaceShape, NotServing, Reception, Shape, Unfit};
+use super::hand_over::{Came, Copying, Handed, NotServing, Reception, Shape, Unfit};
 use super::serving::{Answer, Change, Inquiry, Post, Question, Serving, ServingConfig};
 use super::{Config, Controller, Namespace, Notice, Store, StoreError, Unaddable};
 use crate::memory::{Moment, SwitchMemory};
@@ -314,12 +314,7 @@ impl<M: SwitchMemory + Clone, S: Store + Clone> Seat<M, S> {
     }
 
     fn shape(&self) -> Option<Shape> {
-        let config = &self.shared.as_ref()?.config;
-        let shape = |namespace: &Namespace| NamespaceShape::new(&self.memory, namespace);
-        let mut namespaces: Vec<NamespaceShape> = config.namespaces.iter().map(shape).collect();
-        // One that was added while the switch ran is anywhere in another one's file.
-        namespaces.sort_unstable_by_key(|namespace| namespace.id);
-        Some(Shape { namespaces, signed: config.root.is_some(), queue_room: self.memory.queue_room() })
+        Some(Shape::new(&self.memory, &self.shared.as_ref()?.config))
     }
 
     /// What happened since the last call.

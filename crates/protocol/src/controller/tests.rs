@@ -49,6 +49,8 @@ pub(super) struct Memory {
     keys: RefCell<BTreeMap<Handle, Held>>,
     servers: RefCell<BTreeMap<u16, LockServer>>,
     pub(in crate::controller) queues: RefCell<BTreeMap<u16, QueuesMemory>>,
+    pub(in crate::controller) queue_shape: Cell<u64>,
+    pub(in crate::controller) queue_room: Cell<[u32; 2]>,
     pub(in crate::controller) no_room_for_queues: Cell<bool>,
     /// The epoch when an entry was written last.
     written_in: Cell<u32>,
@@ -170,8 +172,11 @@ impl SwitchMemory for Rc<Memory> {
     fn step(&self, _: u16, _: u64, _: Step) -> bool {
         false
     }
+    fn queue_shape(&self) -> u64 {
+        self.queue_shape.get()
+    }
     fn queue_room(&self) -> [u32; 2] {
-        [4, 8]
+        self.queue_room.get()
     }
     fn queues_memory(&self, namespace: u16) -> QueuesMemory {
         self.queues.borrow().get(&namespace).cloned().unwrap_or_default()

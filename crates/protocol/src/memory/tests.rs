@@ -107,6 +107,7 @@ methods! {
     fn lines(namespace: u16 = 1) -> Vec<Line> = |count, _| alloc::vec![Line { ticket: count.into(), ..LINE }];
     fn line(namespace: u16 = 1, name: u64 = 2) -> Option<Line> = |count, _| Some(Line { ticket: count.into(), ..LINE });
     fn step(namespace: u16 = 1, name: u64 = 2, step: Step = Step::Drain) -> bool = |_, yes| yes;
+    fn queue_shape() -> u64 = |count, _| count.into();
     fn queue_room() -> [u32; 2] = |count, _| [count, 2];
     fn queues_memory(namespace: u16 = 1) -> QueuesMemory =
         |count, _| QueuesMemory { servers: alloc::vec![LockServer { handle: count as u16, term: 3 }], queues: Vec::new() };

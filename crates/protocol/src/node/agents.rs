@@ -433,7 +433,7 @@ impl Node {
         if self.agency.books.get(slot).is_none_or(|book| book.due != at) {
             return;
         }
-        if self.asks_for_freed(now, slot) {
+        if self.asks_for_freed(now, slot) || self.frees_again(now, slot) {
             return;
         }
         let book = self.agency.book(slot);

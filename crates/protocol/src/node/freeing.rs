@@ -15,8 +15,9 @@
 //! * Of what went quietly and is not known to be free each is in `quiet`, or has been asked about since; the timer of
 //!   its slot asks in any case.
 //! * A packet of several slots is never quiet, nor is one of a slot that somebody of this node waits for.
-//! * Who does not hear of FREE (it is lost, or the switch is of before 1.14) asks by RETENURE, once for each slot, at
-//!   the second time of asking.
+//! * Who hears of no FREE for 127 times the first pause (the switch is of before 1.14) asks by RETENURE, of one slot at
+//!   a time. Until then slots that are asked about again at the same time share a packet: of 100,000 that were given
+//!   back, each asked about for itself, a switch that has much to do is asked faster than it answers.
 
 use super::{Node, lock_entries};
 use crate::agent::{Duty, Sole};
@@ -28,8 +29,9 @@ use wayside_wire::{Entry, Header, MAJOR, header_flag, kind, limits, service};
 
 /// Slots that were freed quietly, at most: with one more they fill a packet.
 const QUIET_MOST: usize = limits::MAX_ENTRIES - 1;
-/// Pauses in a row with questions that nobody answers, after which it is by RETENURE alone: a switch of an earlier
-/// version serves. Of those that give back thousands at once, and read nothing meanwhile, it is one.
+/// Pauses in a row with questions that nobody answers, each twice as long as the one before, after which it is by
+/// RETENURE alone: a switch of an earlier version serves. Of those that give back thousands at once, and read nothing
+/// meanwhile, it is one.
 const UNHEARD_MOST: u8 = 8;
 /// The first minor version of [`MAJOR`] whose switches know FREE.
 const KNOWN_SINCE: u8 = 14;
@@ -58,8 +60,9 @@ impl Frees {
         (self.count, self.unheard) = (0, 0);
     }
 
-    /// The switch is asked: another pause, if the one before is over.
-    fn are_asked_about(&mut self, now: Time, pause: u64) {
+    /// The switch is asked: another pause, if the one before is over. `first`: as long as that was.
+    fn are_asked_about(&mut self, now: Time, first: u64) {
+        let pause = first << self.unheard.saturating_sub(1).min(UNHEARD_MOST);
         if self.unheard == 0 || now.since(self.asked) >= pause {
             (self.unheard, self.asked) = (self.unheard.saturating_add(1), now);
         }
@@ -88,12 +91,7 @@ impl Node {
     pub(super) fn free(&mut self, now: Time, port: Port, entry: &Entry, is_awaited: bool) {
         let is_seldom = now.since(self.frees.last) >= self.config.seldom_us;
         self.frees.last = now;
-        if let Some(flags) = self.out.join(port, (service::LOCK, kind::lock::FREE), header_flag::QUIET, entry) {
-            // The one before was the last that went quietly, and has not left yet: both are asked about now.
-            if flags & header_flag::QUIET != 0 {
-                self.frees.count = self.frees.count.saturating_sub(1);
-                self.frees.are_asked_about(now, self.config.retransmit_us);
-            }
+        if self.goes_along(now, port, entry) {
             return;
         }
         if is_seldom || is_awaited || self.frees.count == QUIET_MOST {
@@ -109,6 +107,45 @@ impl Node {
             let next = Stamp { epoch: self.epoch(), tenure: entry.tenure + 1 };
             self.end_sole(place, next, entry.request);
         }
+    }
+
+    /// Frees a slot by the packet that frees another one and has not left yet, if there is one with room.
+    #[inline]
+    fn goes_along(&mut self, now: Time, port: Port, entry: &Entry) -> bool {
+        let of = (service::LOCK, kind::lock::FREE);
+        let Some(flags) = self.out.join(port, of, header_flag::QUIET, entry) else { return false };
+        // The one before was the last that went quietly: both are asked about now.
+        if flags & header_flag::QUIET != 0 {
+            self.frees.count = self.frees.count.saturating_sub(1);
+            self.frees.are_asked_about(now, self.config.retransmit_us);
+        }
+        true
+    }
+
+    /// Nobody has said what became of a slot: it is asked about again, with others whose turn it is. False: it has
+    /// nothing to do with FREE, or not any more.
+    pub(super) fn frees_again(&mut self, now: Time, slot: u32) -> bool {
+        if !self.knows_free() {
+            return false;
+        }
+        let Some(place) = self.agency.books.find(slot) else { return false };
+        let book = self.agency.books.at_mut(place);
+        let Some(sole) = book.sole.as_mut().filter(|sole| !sole.suspended) else { return false };
+        let Duty::Free { nonce, pause, due } = &mut sole.duty else { return false };
+        if *due > now {
+            return false;
+        }
+        *pause = (*pause * 2).min(self.config.retransmit_most_us);
+        *due = now + *pause;
+        let (nonce, due) = (*nonce, *due);
+        let entry = sole.freeing(slot, nonce);
+        book.due = due;
+        self.timers.set(now, due, Due::Slot(slot));
+        if !self.goes_along(now, 0, &entry) {
+            self.out.entry(0, self.session.header(service::LOCK, kind::lock::FREE, 0), &entry);
+            self.frees.are_asked_about(now, self.config.retransmit_us);
+        }
+        true
     }
 
     /// Asks what became of all slots that were freed quietly, and frees `another` besides.

@@ -187,6 +187,14 @@ impl Node {
         }
     }
 
+    /// Another switch goes on with all queues.
+    pub(super) fn hurry_queue(&mut self, now: Time) {
+        self.queue.hurry(now);
+        if let Some(server) = &mut self.server {
+            server.hurry(now);
+        }
+    }
+
     /// A node's session is over: a lock server need not wait for it.
     pub(super) fn on_queue_down(&mut self, now: Time, dead: Handle, incarnation: u64) {
         let prefix = incarnation & ((1 << INCARNATION_BITS) - 1);

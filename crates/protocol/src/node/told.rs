@@ -23,7 +23,7 @@ impl Node {
             self.frees.are_heard();
             self.session.beat_at_once(now);
             self.raise_floors_of(|_, _| Some(Stamp::default()));
-            self.queue.hurry(now);
+            self.hurry_queue(now);
         }
         self.acknowledge(kind::fabric::TURN_ACK, body.sequence, info.incarnation);
     }

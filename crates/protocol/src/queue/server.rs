@@ -55,6 +55,11 @@ impl LockServer {
         self.due = Time::NEVER;
     }
 
+    /// Another switch goes on with the parts as they are. Its controller has not heard yet who offers itself.
+    pub fn hurry(&mut self, now: Time) {
+        self.due = if self.due == Time::NEVER { self.due } else { now };
+    }
+
     /// The namespace has another policy.
     pub fn decide_by(&mut self, config: &NodeConfig) {
         self.config = config.clone();

@@ -47,10 +47,15 @@ fn which_version_its_switch_speaks_a_session_hears_from_every_answer_to_a_heartb
     }
 }
 
-/// Node 0 gives these back, each long after the one before, and nobody answers.
+/// Before the question of this number, when none before it was answered.
+fn pause_before(number: usize) -> u64 {
+    PAUSE << number.saturating_sub(1)
+}
+
+/// Node 0 gives these back, each twice as long after the one before as that one was, and nobody answers.
 fn unheard(bench: &mut Bench, ids: &[RequestId]) {
-    for &id in ids {
-        bench.now = bench.now + PAUSE;
+    for (number, &id) in ids.iter().enumerate() {
+        bench.now = bench.now + pause_before(number);
         bench.release(0, id);
         assert!(matches!(lost(bench)[..], [(kind::lock::FREE, false, _)]));
     }
@@ -61,7 +66,7 @@ fn after_eight_pauses_in_which_nobody_answers_slots_are_freed_by_retenure_until_
     let mut bench = speaking(1);
     let ids = held(&mut bench, 1..=12);
     unheard(&mut bench, &ids[..UNHEARD_MOST - 1]);
-    bench.now = bench.now + PAUSE;
+    bench.now = bench.now + pause_before(UNHEARD_MOST - 1);
     bench.release(0, ids[7]);
     let answer = answer(&bench.sent()[0].1, 1);
     bench.release(0, ids[8]);
@@ -167,8 +172,8 @@ fn questions_about_what_is_given_back_together_count_as_well() {
     let config = NodeConfig { seldom_us: LEASE, ..NodeConfig::new(1) };
     let mut bench = Bench::speaking(VERSION, 1, &config);
     let ids = held(&mut bench, 1..=17);
-    for pair in ids[..2 * UNHEARD_MOST].chunks(2) {
-        bench.now = bench.now + PAUSE;
+    for (number, pair) in ids[..2 * UNHEARD_MOST].chunks(2).enumerate() {
+        bench.now = bench.now + pause_before(number);
         pair.iter().for_each(|&id| bench.nodes[0].release(bench.now, id));
         bench.collect(0);
         assert_eq!(lost(&mut bench).len(), 1);

@@ -42,6 +42,7 @@ fn holds(paths: &[PathBuf], verdict: &mut Verdict) -> io::Result<Vec<Hold>> {
 
 fn collect(who: usize, lines: &[Line<Event>], holds: &mut Vec<Hold>, verdict: &mut Verdict) {
     let (mut names, mut is_exclusive, mut asked) = (Vec::new(), false, 0);
+    let mut latest = None;
     let mut open: Vec<Hold> = Vec::new();
     let close = |open: &mut Vec<Hold>, holds: &mut Vec<Hold>, to: u64, ended: bool| {
         holds.extend(open.drain(..).map(|hold| Hold { to: to.max(hold.from), ended, ..hold }));
@@ -49,7 +50,8 @@ fn collect(who: usize, lines: &[Line<Event>], holds: &mut Vec<Hold>, verdict: &m
     for Line { at, operation, event } in lines {
         match event {
             Event::Ask { names: wanted, exclusive } => {
-                verdict.operations += 1;
+                // Once more, in the order in which they were taken, it is the same one.
+                verdict.operations += u64::from(latest.replace(*operation) != Some(*operation));
                 (names, is_exclusive, asked) = (wanted.clone(), *exclusive, *at);
             }
             Event::Held { tokens, .. } => {
@@ -227,7 +229,8 @@ mod tests {
         let line = |at, operation, event| Line { at, operation, event };
         let ask = |names: &[u64]| Event::Ask { names: names.to_vec(), exclusive: true };
         let lines = [
-            line(1, 1, ask(&[7, 8])),
+            line(1, 1, ask(&[8, 7])),
+            line(2, 1, ask(&[7, 8])),
             line(2, 1, Event::Held { tokens: vec![5, 6], until: 9 }),
             line(3, 1, Event::Downgrade),
             line(4, 1, Event::GiveBack),

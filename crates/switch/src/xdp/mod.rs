@@ -8,10 +8,10 @@
 //!               └── ring ──► [`Upcalls`]: for the controller, and what has no way
 //! ```
 //!
-//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v11/`: they survive this process, which
+//! Maps and attachments are pinned under `DIRECTORY/ADDRESS_PORT_NAMESPACE/v12/`: they survive this process, which
 //! finds them again. Invariants
 //! * All ports have the same mode. Generic XDP corrupts the second of two copies: there JOINs are upcalls.
-//! * Pinned memory is taken up only if its layout (the `v11`), its size and its namespaces are what is asked for; what
+//! * Pinned memory is taken up only if its layout (the `v12`), its size and its namespaces are what is asked for; what
 //!   else is found there is detached and removed.
 //! * A program is attached only after every map that it reads has been filled, and replaced in place.
 
@@ -44,7 +44,7 @@ const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wayside.bpf.o")
 
 /// Version of everything that is pinned: `dataplane/memory.h`, `items.h`, `cells.h` and `ways.h`. A change of a layout
 /// takes the next one.
-const LAYOUT: &str = "v11";
+const LAYOUT: &str = "v12";
 
 /// `WS_PORTS` of `dataplane/ways.h`.
 pub const MAX_PORTS: usize = 16;

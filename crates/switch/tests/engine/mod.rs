@@ -253,6 +253,7 @@ pub struct Servers {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Directory {
     pub seed: u64,
+    pub shape: u64,
     pub bucket_mask: u32,
     pub reserved: u32,
 }

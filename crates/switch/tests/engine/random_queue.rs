@@ -16,7 +16,7 @@ fn name_of(number: usize) -> u64 {
 
 /// Queues, and lock servers, of a new switch.
 pub fn begin(random: &mut Random, state: &mut State) {
-    state.directory = Directory { seed: random.next() | 1, bucket_mask: NAMES as u32 - 1, reserved: 0 };
+    state.directory = Directory { seed: random.next() | 1, bucket_mask: NAMES as u32 - 1, ..Directory::default() };
     for namespace in 0..state.servers.len() {
         change_servers(random, state, namespace);
     }

@@ -11,8 +11,8 @@ fn of_engine(engine: Engine) -> Shape {
 }
 
 fn of_slots(slots: u32, engine: Engine) -> Shape {
-    let namespace = NamespaceShape { id: 1, slots, engine, parts: 1, names: 0 };
-    Shape { namespaces: vec![namespace], signed: false, queue_room: [4, 8] }
+    let namespace = NamespaceShape { id: 1, slots, engine, parts: 2 };
+    Shape { namespaces: vec![namespace], signed: false, queue_shape: 0 }
 }
 
 fn held(slot: u32, memory: &Rc<Memory>, tenure: u32) {
@@ -67,18 +67,17 @@ fn what_is_not_whole_is_refused() {
         messages.remove(lost);
         assert_eq!(carry(&to, &messages), Err(Unfit::Torn), "without message {lost}");
     }
-    let of = |id, parts, names| {
+    let of = |id, parts| {
         let [namespace] = shape().namespaces.try_into().expect("it has one");
-        Shape { namespaces: vec![NamespaceShape { id, parts, names, ..namespace }], ..shape() }
+        Shape { namespaces: vec![NamespaceShape { id, parts, ..namespace }], ..shape() }
     };
     let unlike = [
         Shape { signed: true, ..shape() },
-        Shape { queue_room: [4, 9], ..shape() },
+        Shape { queue_shape: 1, ..shape() },
         of_engine(Engine::Queue),
         of_slots(65, Engine::Fission),
-        of(2, 1, 0),
-        of(1, 2, 0),
-        of(1, 1, 1),
+        of(2, 2),
+        of(1, 3),
     ];
     for unlike in unlike {
         let opening = Copying::new(unlike, 3, Time(1)).opening();
@@ -243,12 +242,17 @@ fn with_queues(queues: Vec<QueueMemory>) -> Rc<Memory> {
 }
 
 /// What comes of a memory's queues where there is such room.
-fn sent(memory: &Rc<Memory>, shape: &Shape) -> Result<Handed, Unfit> {
+fn sent(memory: &Rc<Memory>, room: [u32; 2]) -> Result<Handed, Unfit> {
+    sent_to(memory, room, &of_engine(Engine::Queue))
+}
+
+fn sent_to(memory: &Rc<Memory>, room: [u32; 2], shape: &Shape) -> Result<Handed, Unfit> {
     let mut copying = Copying::new(shape.clone(), 3, Time(1));
     let mut messages = vec![copying.opening()];
     copying.send_queues(memory, |message| messages.push(message));
     messages.push(copying.closing(7, 3, Vec::new()));
     let (to, mut reception) = (Rc::new(Memory::default()), None);
+    to.queue_room.set(room);
     for message in &messages {
         match Reception::take(reception.take(), &to, shape, message, false)? {
             Came::More(more) => reception = Some(more),
@@ -260,34 +264,32 @@ fn sent(memory: &Rc<Memory>, shape: &Shape) -> Result<Handed, Unfit> {
 
 #[test]
 fn queues_go_as_they_are() {
-    let shape = of_engine(Engine::Queue);
     let memory = with_queues(vec![queue(1, 4), queue(2, 1), queue(u64::MAX, 3)]);
-    assert_eq!(sent(&memory, &shape).expect("all has come").queues, *memory.queues.borrow());
+    assert_eq!(sent(&memory, [3, 8]).expect("all has come").queues, *memory.queues.borrow());
     let idle = QueueMemory { members: Vec::new(), line: Line { used: 0, ..queue(1, 1).line }, granted: 1 };
     for queues in [Vec::new(), vec![idle]] {
         let memory = with_queues(queues);
-        assert_eq!(sent(&memory, &shape).expect("all has come").queues, *memory.queues.borrow());
+        assert_eq!(sent(&memory, [1, 1]).expect("all has come").queues, *memory.queues.borrow());
     }
-    let slots_alone = sent(&memory, &of_engine(Engine::Fission)).expect("all has come");
+    let slots_alone = sent_to(&memory, [3, 8], &shape()).expect("all has come");
     assert!(slots_alone.queues.is_empty(), "of a namespace that has none nothing goes");
 }
 
 #[test]
 fn many_queues_go_in_messages_of_a_bounded_length() {
-    let shape = Shape { queue_room: [300, 300 * 1_024], ..of_engine(Engine::Queue) };
     let memory = with_queues((0..300).map(|name| queue(name, 1_024)).collect());
-    let mut copying = Copying::new(shape.clone(), 3, Time(1));
+    let mut copying = Copying::new(of_engine(Engine::Queue), 3, Time(1));
     let mut lengths = Vec::new();
     copying.send_queues(&memory, |message| lengths.push(message.len()));
     // Four of 16 KiB and some more each.
     assert!(lengths.len() == 75 && lengths.iter().all(|length| *length < FULL + QUEUE_BYTES + 16 * 1_024));
-    assert_eq!(sent(&memory, &shape).expect("all has come").queues, *memory.queues.borrow());
+    assert_eq!(sent(&memory, [300, 300 * 1_024]).expect("all has come").queues, *memory.queues.borrow());
 }
 
 #[test]
 fn queues_that_there_is_no_room_for_or_that_are_none_are_refused() {
-    let shape = of_engine(Engine::Queue);
-    let is_torn = |queues| sent(&with_queues(queues), &shape) == Err(Unfit::Torn);
+    let room = [4, 8];
+    let is_torn = |queues| sent(&with_queues(queues), room) == Err(Unfit::Torn);
     assert!(!is_torn((1..5).map(|name| queue(name, 2)).collect()));
     assert!(is_torn((1..6).map(|name| queue(name, 1)).collect()), "five queues");
     assert!(is_torn(vec![queue(1, 4), queue(2, 5)]), "nine cells");
@@ -296,16 +298,21 @@ fn queues_that_there_is_no_room_for_or_that_are_none_are_refused() {
     more.line.cells = 3;
     assert!(is_torn(vec![more]), "more of them are used than there are");
 
-    let take = |bytes: &[u8]| take_queues(&shape, bytes, &mut BTreeMap::new());
-    let mut of_one = vec![0, 1, 0, 1, 0, 3, 0, 4];
+    let shape = of_engine(Engine::Queue);
+    let take = |bytes: &[u8]| take_queues(room, &shape, bytes, &mut BTreeMap::new());
+    let of_two = [0, 1, 0, 2, 0, 3, 0, 4, 0, 0, 0, 0];
+    let mut of_one = of_two.to_vec();
     encode_queue(&queue(1, 1), &mut of_one);
     assert_eq!(take(&of_one), Some(()));
-    for end in (0..of_one.len()).filter(|end| *end != 8) {
+    for end in (0..of_one.len()).filter(|end| *end != of_two.len()) {
         assert_eq!(take(&of_one[..end]), None, "{end} bytes");
     }
     let with = |at: usize, byte| [&of_one[..at], &[byte], &of_one[at + 1..]].concat();
     assert_eq!(take(&with(1, 2)), None, "a namespace that is none");
-    assert_eq!(take(&with(8 + 56, 4)), None, "a stage that is none");
+    assert_eq!(take(&with(of_two.len() + 56, 4)), None, "a stage that is none");
     let parts = |parts: u16| [&[0, 1][..], &parts.to_be_bytes(), &vec![0; 4 * usize::from(parts)]].concat();
-    assert_eq!((take(&parts(14)), take(&parts(15))), (Some(()), None));
+    assert_eq!([0, 1, 2, 3].map(|number| take(&parts(number)).is_some()), [true, false, true, false]);
+    let mut queues = BTreeMap::new();
+    assert_eq!(take_queues(room, &shape, &of_one, &mut queues), Some(()));
+    assert_eq!(take_queues(room, &shape, &of_two, &mut queues), None, "a message more that says nothing");
 }

@@ -263,6 +263,10 @@ fn two_with_queues() -> ([Switch; 2], BTreeMap<u16, QueuesMemory>) {
     let line =
         Line { name: 5, cells: 2, stage: Stage::Here, ticket: 8, used: 1, given: 0, settled: 0, pushed: 0, ranked: 0 };
     let queue = QueueMemory { line, granted: 8, members: alloc::vec![[6, 1 << 48]] };
+    seats.iter().for_each(|(_, memory)| {
+        memory.queue_shape.set(1);
+        memory.queue_room.set([1, 2]);
+    });
     let servers = alloc::vec![LockServer { handle: 1, term: 3 }];
     let queues = BTreeMap::from([(2, QueuesMemory { servers, queues: alloc::vec![queue] })]);
     *seats[0].1.queues.borrow_mut() = queues.clone();
@@ -320,6 +324,17 @@ fn a_successor_whose_locks_are_by_another_engine_takes_nothing() {
     let look = second.ask(Time(3)).expect("at once");
     second.on_answer(Time(3), look, Answer::Is(Post { holder: 1, revision: 1 }));
     let copying = first.prepare(Time(4)).expect("nothing is in its way");
+    assert_eq!(second.receive(Time(7), &copying.opening()), Err(Unfit::Unlike));
+}
+
+/// What it does not know of them would be believed of its own: a name that has its queue elsewhere, a shorter lease.
+#[test]
+fn a_successor_whose_queues_are_configured_in_another_way_takes_nothing() {
+    let ([(mut first, _), (mut second, memory)], _) = two_with_queues();
+    let look = second.ask(Time(3)).expect("at once");
+    second.on_answer(Time(3), look, Answer::Is(Post { holder: 1, revision: 1 }));
+    let copying = first.prepare(Time(4)).expect("nothing is in its way");
+    memory.queue_shape.set(2);
     assert_eq!(second.receive(Time(7), &copying.opening()), Err(Unfit::Unlike));
 }
 

@@ -149,3 +149,17 @@ fn a_part_that_comes_after_another_policy_is_served_by_that() {
     let line: Vec<Handle> = server.line(EPOCH, name_in(0)).map(|one| one.holder).collect();
     assert_eq!(line, [1, 3, 2], "who writes goes first");
 }
+
+#[test]
+fn who_offers_itself_tells_another_switch_at_once() {
+    let mut server = server();
+    let asked = |server: &mut LockServer, at| link(at, |link| server.on_tick(link)).1;
+    assert_eq!(kinds(&asked(&mut server, 0)), [kind::queue::SERVE]);
+    told(&mut server, 10, 0, 1, true);
+    assert_eq!(asked(&mut server, 20), [], "it knows");
+    server.hurry(Time(30));
+    assert_eq!(kinds(&asked(&mut server, 30)), [kind::queue::SERVE]);
+    server.stop();
+    server.hurry(Time(40));
+    assert_eq!(asked(&mut server, 50), [], "one that has no session offers nothing");
+}
