@@ -92,6 +92,31 @@ fn a_standby_takes_the_place_of_a_killed_switch_and_holders_do_not_notice() {
     eventually("the first stands by", || role(&pair.first) == pair.second.address.to_string());
 }
 
+/// What a dead node holds is free its lease later, and who lives keeps what he holds all the time.
+#[test]
+fn a_node_that_dies_with_its_switch_is_waited_for_until_its_lease_is_over() {
+    let Some(mut pair) = Pair::or_skip(&["--lease", "2s"]) else { return };
+    let flags = tempfile::tempdir().unwrap();
+    let over = flags.path().join("over");
+    let (lives, dies) = (pair.hold("kept", &over), pair.hold("jobs", &over));
+    lives.token();
+    let first = dies.token();
+    let waiter = pair.hold("jobs", &over);
+    eventually("one waits", || pair.first.count("jobs", "waiting") == 1);
+    let since = Instant::now();
+    // Or the switch would hear of it by its lifeline.
+    pair.first.kill();
+    dies.signal(libc::SIGKILL);
+    assert!(waiter.token() > first, "who waited is served");
+    assert!(since.elapsed() >= Duration::from_secs(2), "but not while it might be held: {:?}", since.elapsed());
+    assert_eq!(pair.lock(&["kept", "--try", "--", "true"]).code, Some(75), "who lives was disturbed");
+    fs::write(&over, "").unwrap();
+    for holder in [lives, waiter] {
+        assert_eq!(holder.line(), "done");
+        assert_eq!(holder.wait().code(), Some(0));
+    }
+}
+
 #[test]
 fn a_switch_that_ends_in_order_keeps_nobody_waiting() {
     // Longer than this test may take, if somebody had to wait for it.
