@@ -81,10 +81,10 @@ pub fn lay_out(switch: &Switch, number: u16, namespace: &Namespace) -> Result<()
     })
 }
 
-/// Which namespaces have queues, and how: configurations that differ in that differ here, in whatever order they say it.
-/// 0: none has. A memory that is of another one begins anew: who holds by the other engine, a name that has another home
-/// now, or a lock server's lease that was longer, is not known from it. `lease`: of sessions that ask for none, and so of
-/// a lock server's holds.
+/// Which namespaces have queues, and how: configurations that differ in that differ here, in whatever order they say
+/// it. 0: none has. A memory that is of another one begins anew: who holds by the other engine, a name that has another
+/// home now, or a lock server's lease that was longer, is not known from it. `lease`: of sessions that ask for none,
+/// and so of a lock server's holds.
 pub fn queue_shape<'a>(lease: Duration, namespaces: impl IntoIterator<Item = (u16, &'a Namespace)>) -> u64 {
     let mut queued: Vec<_> = namespaces.into_iter().filter(|(_, namespace)| namespace.engine.has_queues()).collect();
     if queued.is_empty() {
@@ -109,8 +109,8 @@ pub fn queue_shape<'a>(lease: Duration, namespaces: impl IntoIterator<Item = (u1
     hash.max(1)
 }
 
-/// A lock that is to keep its queue may have none in a memory that an earlier daemon has left: it died when the lock had
-/// gone to its lock server and was to come back. That is waited for again.
+/// A lock that is to keep its queue may have none in a memory that an earlier daemon has left: it died when the lock
+/// had gone to its lock server and was to come back. That is waited for again.
 #[cfg_attr(not(feature = "xdp"), expect(dead_code, reason = "no other memory outlives its daemon"))]
 pub fn await_missing(switch: &Switch, number: u16, namespace: &Namespace) {
     if namespace.allocation == Allocation::Fixed {

@@ -416,8 +416,8 @@ fn the_switch_survives_its_daemon() {
     assert_eq!(counters.sum(), done);
 }
 
-/// The same of locks whose queues are in the switch: who holds goes on, and who waits is next. What another configuration
-/// has otherwise begins anew.
+/// The same of locks whose queues are in the switch: who holds goes on, and who waits is next. What another
+/// configuration has otherwise begins anew.
 #[test]
 fn the_switch_survives_its_daemon_with_all_its_queues() {
     let Some(world) = World::or_skip(1) else { return };

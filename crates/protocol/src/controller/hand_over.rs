@@ -66,7 +66,8 @@ const CLOSING_BYTES: usize = 16;
 pub enum Unfit {
     /// It serves, or begins to, or stands by for nobody.
     Serves,
-    /// Its namespaces have other slots, another engine or other queues, or its packets are signed and the other's are not.
+    /// Its namespaces have other slots, another engine or other queues, or its packets are signed and the other's are
+    /// not.
     Unlike,
     /// Not all that was sent has come, or in another order.
     Torn,

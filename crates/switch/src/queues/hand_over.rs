@@ -1,7 +1,7 @@
 //! Queues as one switch hands them to the next: `controller/hand_over.rs` of the protocol.
 //!
-//! Invariant: what is taken up is found under its name when all of it is there, and a table that has no room for all has
-//! the queues that it had before, empty.
+//! Invariant: what is taken up is found under its name when all of it is there, and a table that has no room for all
+//! has the queues that it had before, empty.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
