@@ -8,8 +8,7 @@ use wayside_protocol::Mutant;
 use wayside_sim::mutants::{RULES, Rule, SECOND_LINES, caught};
 use wayside_sim::{CoreMutant, Options, run};
 
-/// Seeds within which each is caught: most within ten, a few races within some thousand, `ForgetReports` within
-/// 24,000.
+/// Seeds within which each is caught: most within ten, a few races within some thousand.
 const SEEDS: u64 = 30_000;
 
 #[test]

@@ -257,7 +257,7 @@ fn as_bpf() {
         let oldest = support::request(handle as u16, 0);
         state.nodes[handle] = Node { word, oldest, namespace: NAMESPACE, ..Node::default() };
     }
-    state.directory = Directory { seed: 7, bucket_mask: 1, reserved: 0 };
+    state.directory = Directory { seed: 7, bucket_mask: 1, ..Directory::default() };
     let mut left = 0;
     for (number, (name, size)) in (1..).zip(LOCKS) {
         let (namespace, epoch) = (NAMESPACE.into(), support::EPOCH);
