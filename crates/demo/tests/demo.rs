@@ -154,7 +154,9 @@ fn without_fencing_the_paused_worker_destroys_money_and_the_demo_fails() {
     let (out, errors) = text(&output);
     assert_eq!(output.status.code(), Some(1), "{out}\n{errors}");
     assert!(out.contains("its stale write went through"), "{out}");
-    assert!(errors.starts_with("FAILED: the stale write of the paused worker went through"), "{errors}");
+    // Its switches may have said before that etcd is slow.
+    let is_why = |line: &str| line == "FAILED: the stale write of the paused worker went through";
+    assert!(errors.lines().any(is_why), "{errors}");
     assert!(errors.contains("with locks the money is"), "{errors}");
     // A stale write of both accounts of a transfer may keep the sum and still be wrong.
     let astray = |label| cell(&out, label) != "0";
