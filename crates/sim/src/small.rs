@@ -250,6 +250,8 @@ const KINDS: [Kind; 22] = [
 /// What befalls a host, a switch or a controller.
 const ONCE: &[Kind] = KINDS.split_at(10).1;
 
+/// What the third byte of an input may name, each once: as with `KINDS`, another place is another meaning. Seeds draw
+/// from the same kinds, a GRANT twice as often (`faults.rs`).
 const CHOSEN: [u8; 18] = [
     kind::lock::ACQUIRE,
     kind::lock::GRANT,
