@@ -103,6 +103,8 @@ pub(crate) struct Core {
     /// Of the latest visit: for the node, time does not go back.
     pub(crate) latest: Time,
     pub(crate) phase: Phase,
+    /// What was said last to who asks for a session; none since one has begun.
+    pub(crate) refused: Option<Refusal>,
     /// The switch's epoch when the latest session began.
     pub(crate) begun_under: u32,
     /// The session's.
@@ -142,6 +144,7 @@ impl Core {
             node,
             latest: Time(0),
             phase: Phase::Enrolling,
+            refused: None,
             begun_under: 0,
             switch,
             former: None,
@@ -434,8 +437,13 @@ impl Core {
 
     pub(crate) fn enter_phase(&mut self, phase: Phase, errands: &mut Errands) {
         self.phase = phase;
-        if let Phase::Refused(_) = phase {
-            self.watchers.tell_all(errands);
+        match phase {
+            Phase::Live => self.refused = None,
+            Phase::Refused(reason) => {
+                self.refused = Some(reason);
+                self.watchers.tell_all(errands);
+            }
+            Phase::Enrolling | Phase::Lost | Phase::Closed => {}
         }
         errands.tell_newcomers(&mut self.newcomers);
     }

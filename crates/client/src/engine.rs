@@ -18,7 +18,7 @@
 use crate::core::{Core, Grants, Phase};
 use crate::driver::Seat;
 use crate::ears::Ears;
-use crate::endpoint::{ENDPOINTS_VARIABLE, Endpoint};
+use crate::endpoint::Endpoint;
 use crate::entry::{Admission, Way};
 use crate::errands::Errands;
 use crate::fork::Origin;
@@ -65,7 +65,7 @@ pub(crate) struct Engine {
     pub(crate) config: Config,
     /// In any other process nothing is sent, and nobody waits for this lock.
     origin: Origin,
-    core: Mutex<Core>,
+    pub(crate) core: Mutex<Core>,
     /// The session's phase has changed.
     phase_changed: Condvar,
     ports: Arc<Ports>,
@@ -92,7 +92,7 @@ pub(crate) struct Engine {
     /// Where the endpoints lead: who announces itself from elsewhere must sign that.
     known: Mutex<Vec<SocketAddrV4>>,
     /// What the network said last, for people.
-    complaint: Mutex<Option<String>>,
+    pub(crate) complaint: Mutex<Option<String>>,
 }
 
 impl Engine {
@@ -485,58 +485,10 @@ impl Engine {
             }
             let left = clock::until(end);
             if left.is_zero() {
-                return Err(if most.is_some() { Error::TimedOut } else { self.unavailable() });
+                return Err(if most.is_some() { Error::TimedOut } else { self.lack(&core) });
             }
             self.phase_changed.wait_for(&mut core, left);
         }
-    }
-
-    /// As [`Engine::verdict`].
-    pub(crate) fn verdict_now(&self) -> Option<Result<SessionInfo, Error>> {
-        self.verdict(&self.core.lock())
-    }
-
-    /// The session, or why there will be none; None while that is not known.
-    pub(crate) fn verdict(&self, core: &Core) -> Option<Result<SessionInfo, Error>> {
-        match core.phase {
-            Phase::Live => core.info().map(Ok),
-            Phase::Enrolling | Phase::Lost => self.denial().map(Err),
-            Phase::Refused(reason) => Some(Err(Error::Refused(self.refusal(reason)))),
-            Phase::Closed => Some(Err(Error::Closed)),
-        }
-    }
-
-    fn refusal(&self, reason: wayside_wire::Refusal) -> String {
-        use wayside_wire::Refusal;
-        match reason {
-            Refusal::Version => {
-                let (major, minor) = (wayside_wire::MAJOR, wayside_wire::MINOR);
-                format!("it speaks another version than {major}.{minor}, or needs a later one: update the older side")
-            }
-            Refusal::Namespace => format!("it has no namespace {:?}", self.config.namespace),
-            Refusal::Full => "all its handles are in use: end some sessions".into(),
-            Refusal::Shards => {
-                let told = if self.config.placed.is_none() {
-                    "no shards"
-                } else {
-                    "other ones, or this one's switch elsewhere"
-                };
-                format!(
-                    "locks are divided among shards, and {ENDPOINTS_VARIABLE} names {told}: `wayside status` knows them"
-                )
-            }
-            Refusal::None | Refusal::Recovering => "it gave no reason".into(),
-        }
-    }
-
-    pub(crate) fn unavailable(&self) -> Error {
-        let endpoint: Vec<String> = self.config.endpoints.iter().map(ToString::to_string).collect();
-        let detail = self.complaint.lock().as_ref().map_or_else(String::new, |said| format!(" ({said})"));
-        Error::Unavailable { endpoint: endpoint.join(", "), waited: self.config.patience, detail }
-    }
-
-    pub(crate) fn complain(&self, error: &impl std::fmt::Display) {
-        *self.complaint.lock() = Some(error.to_string());
     }
 
     /// Begins the first session.

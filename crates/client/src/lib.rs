@@ -75,6 +75,7 @@ mod spread;
 mod store;
 mod task;
 mod transport;
+mod verdict;
 mod wait;
 mod watch;
 #[cfg_attr(not(feature = "afxdp"), path = "xsk/absent.rs")]

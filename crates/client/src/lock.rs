@@ -390,7 +390,7 @@ impl Engine {
                 }
                 self.verdict(core).transpose()?;
                 if now >= clock::after(since, self.patience()) {
-                    return Err(self.unavailable());
+                    return Err(self.lack(core));
                 }
                 core.newcomers.extend(waker.take());
                 Ok(None)

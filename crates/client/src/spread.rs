@@ -270,12 +270,10 @@ impl Spread {
         // A shard that refuses may have another map to tell; a change that is under way comes to an end.
         let is_changing = self.state.read().is_changing;
         if !is_changing && now >= clock::after(since, patience) {
-            let verdicts = self.connections().into_iter().filter_map(|(_, one)| one.engine.verdict_now()?.err());
-            if let Some(why) = verdicts.into_iter().next() {
-                return Err(why);
-            }
-            let endpoint = self.state.read().latest.endpoints.to_string();
-            return Err(Error::Unavailable { endpoint, waited: patience, detail: String::new() });
+            return Err(self.connections().iter().find_map(|(_, one)| one.engine.reason()).unwrap_or_else(|| {
+                let endpoint = self.state.read().latest.endpoints.to_string();
+                Error::Unavailable { endpoint, waited: patience, detail: String::new() }
+            }));
         }
         Ok(())
     }
@@ -290,7 +288,7 @@ impl Spread {
                 match connection.engine.await_session(Some(GLANCE)) {
                     Ok(()) => {}
                     Err(Error::TimedOut) if has_time() => continue 'again,
-                    Err(Error::TimedOut) => return Err(connection.engine.unavailable()),
+                    Err(Error::TimedOut) => return Err(connection.engine.lack(&connection.engine.core.lock())),
                     // Which shards there are may be told in a moment.
                     Err(error) if has_time() && self.anew(&connection, &error) == Error::Elsewhere => {
                         self.turned.wait_for(&mut self.turn.lock(), PAUSE);

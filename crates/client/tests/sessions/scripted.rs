@@ -73,6 +73,15 @@ impl Switch {
         agent
     }
 
+    /// Answers this ENROL that there will be no session.
+    fn refuse(&self, (asked, agent): &(Vec<u8>, SocketAddr), reason: Refusal) {
+        let nonce = Enrol::read(asked, BODY).nonce;
+        let (kind, flags) = (kind::fabric::ENROLLED, header_flag::REFUSED);
+        let header = Header { service: service::FABRIC, kind, flags, epoch: EPOCH, ..Header::default() };
+        let body = Enrolled { nonce, reason: reason as u8, version: VERSION, ..Enrolled::default() };
+        self.send(*agent, header, Enrolled::BYTES, |packet| body.write(packet, BODY));
+    }
+
     /// Asks for everything that is held, under this epoch: the switch has begun anew.
     fn census(&self, agent: SocketAddr, epoch: u32) {
         let header = Header { service: service::LOCK, kind: kind::lock::CENSUS, count: 1, epoch, ..Header::default() };
@@ -135,20 +144,26 @@ fn who_watches_is_told_that_the_next_session_is_refused() {
     switch.next(service::CHAIN, kind::chain::MAP);
     let (packet, agent) = switch.next(service::FABRIC, kind::fabric::HEARTBEAT);
     let beat = Heartbeat::read(&packet, BODY);
-    let ended = (kind::fabric::HEARTBEAT_ACK, header_flag::EXPIRED);
-    let header = |(kind, flags)| Header { service: service::FABRIC, kind, flags, epoch: EPOCH, ..Header::default() };
-    switch.send(agent, header(ended), Heartbeat::BYTES, |packet| beat.write(packet, BODY));
-    let (packet, agent) = switch.next(service::FABRIC, kind::fabric::ENROL);
-    let body = Enrolled {
-        nonce: Enrol::read(&packet, BODY).nonce,
-        reason: Refusal::Namespace as u8,
-        version: VERSION,
-        ..Enrolled::default()
-    };
-    let refused = (kind::fabric::ENROLLED, header_flag::REFUSED);
-    switch.send(agent, header(refused), Enrolled::BYTES, |packet| body.write(packet, BODY));
+    let (kind, flags) = (kind::fabric::HEARTBEAT_ACK, header_flag::EXPIRED);
+    let header = Header { service: service::FABRIC, kind, flags, epoch: EPOCH, ..Header::default() };
+    switch.send(agent, header, Heartbeat::BYTES, |packet| beat.write(packet, BODY));
+    switch.refuse(&switch.next(service::FABRIC, kind::fabric::ENROL), Refusal::Namespace);
     let outcome = is_told.recv_timeout(Duration::from_secs(10)).expect("within ten seconds");
     assert!(matches!(outcome, Err(Error::Refused(_))), "{outcome:?}");
+}
+
+/// Whoever waits meanwhile is not told that there is no switch.
+#[test]
+fn a_refusal_is_the_reason_also_while_the_switch_is_asked_again() {
+    let switch = Switch::start();
+    let builder = Session::builder().endpoint(switch.endpoint()).lease(LEASE).patience(Duration::from_millis(100));
+    let session = builder.begin().expect("sockets and a thread");
+    let first = switch.next(service::FABRIC, kind::fabric::ENROL);
+    switch.refuse(&first, Refusal::Full);
+    let nonce = |asked: &[u8]| Enrol::read(asked, BODY).nonce;
+    while nonce(&switch.next(service::FABRIC, kind::fabric::ENROL).0) == nonce(&first.0) {}
+    let outcome = session.lock("jobs").acquire().map(|_| ());
+    assert!(matches!(&outcome, Err(Error::Refused(why)) if why.contains("handles")), "{outcome:?}");
 }
 
 /// A switch with one key, as far as one session asks about it.

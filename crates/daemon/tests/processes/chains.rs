@@ -66,7 +66,7 @@ impl Switches {
     }
 
     fn session(&self) -> Session {
-        Session::builder().endpoint(self.endpoints()).connect().expect("one of them serves")
+        support::builder().endpoint(self.endpoints()).connect().expect("one of them serves")
     }
 
     fn at(&self, address: &str) -> usize {
@@ -206,7 +206,7 @@ fn a_burst_of_enrolments_makes_no_switch_look_silent() {
     detour.late.store(60, SeqCst);
     let endpoint = switches.all[0].address.to_string();
     let begun: Vec<Session> =
-        (0..48).map(|_| Session::builder().endpoint(endpoint.as_str()).begin().unwrap()).collect();
+        (0..48).map(|_| support::builder().endpoint(endpoint.as_str()).begin().unwrap()).collect();
     eventually("all have their sessions", || begun.iter().all(|session| session.info().is_some()));
     assert_eq!(sessions(), others + 48, "and nobody has two");
     detour.late.store(0, SeqCst);
@@ -359,7 +359,7 @@ fn watches_outlive_the_tail() {
         });
         let mut kill = Some(());
         let begun = std::time::Instant::now();
-        while rereads == 0 || begun.elapsed() < Duration::from_secs(5) {
+        while rereads == 0 || told <= 400 || begun.elapsed() < Duration::from_secs(5) {
             if told > 200 && kill.take().is_some() {
                 switches.all[tail].kill();
             }
@@ -395,7 +395,7 @@ fn watches_outlive_the_tail() {
         }
     }
     println!("{told} told, {rereads} rereads, {last} written");
-    assert!(told > 400 && tail_of(&switches.chains()) != switches.all[tail].address.to_string());
+    assert_ne!(tail_of(&switches.chains()), switches.all[tail].address.to_string());
 }
 
 /// Three ports in a row, where a switch, its admin port and its enrolment port go by default.
@@ -429,7 +429,7 @@ fn values_on_chains_are_signed() {
     };
     let joined = node(&["join", node(&["token"]).stdout.trim()]);
     assert_eq!(joined.code, Some(0), "{joined:?}");
-    let session = Session::builder().endpoint(switches.endpoints()).credentials(&credentials).connect().unwrap();
+    let session = support::builder().endpoint(switches.endpoints()).credentials(&credentials).connect().unwrap();
     let store = session.store();
     let store = store.wait(Duration::from_secs(30));
     let rotations = |switches: &Switches| -> u64 {
@@ -492,7 +492,7 @@ impl AtTheHook {
     fn session(&self) -> Session {
         self.world.clients[1].move_here().expect("whoever made a host may enter it");
         let endpoints = format!("{},{}", support::world::SWITCH, AtTheHook::OTHER);
-        Session::builder().endpoint(endpoints).connect().expect("one serves")
+        support::builder().endpoint(endpoints).connect().expect("one serves")
     }
 
     /// Whether all groups serve on so many switches.
@@ -585,7 +585,8 @@ fn leases_end_although_the_head_dies_with_their_session() {
         let holders: Vec<Running> = (0..LEASES)
             .map(|number| {
                 let name = format!("leased/{number}");
-                Running::start(switches.command(&["kv", "put", &name, "x", "--", "sh", "-c", "echo there; sleep 600"]))
+                let held = ["--wait", "30s", "--", "sh", "-c", "echo there; sleep 600"];
+                Running::start(switches.command(&[&["kv", "put", &name, "x"][..], &held].concat()))
             })
             .collect();
         holders.iter().for_each(|holder| assert_eq!(holder.line(), "there"));

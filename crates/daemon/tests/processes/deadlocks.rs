@@ -29,7 +29,7 @@ const WORK: &str = "DEADLOCKS_TEST_WORK";
 #[test]
 fn worker() {
     let Ok(work) = std::env::var(WORK) else { return };
-    let session = Session::builder().connect().unwrap();
+    let session = support::builder().connect().unwrap();
     if let Some(names) = work.strip_prefix("steps ") {
         return steps(&session, names);
     }

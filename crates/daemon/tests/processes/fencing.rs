@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 use support::{Daemon, Running, end};
-use wayside_client::{Acquiring, Session};
+use wayside_client::Acquiring;
 use wayside_fence::{FileFence, Token};
 
 /// What the holders of the lock `orders` write to: told by the environment of a process.
@@ -100,7 +100,7 @@ fn psql(directory: &Path, statement: &str) -> String {
 #[test]
 fn holder() {
     let Some(resource) = Resource::of_environment() else { return };
-    let session = Session::builder().connect().unwrap();
+    let session = support::builder().connect().unwrap();
     let guard = session.lock("orders").acquire().unwrap();
     let token = guard.token().0;
     assert!(resource.show(token, None));
@@ -193,7 +193,7 @@ fn a_paused_holders_write_to_redis_is_refused() {
 #[test]
 fn a_reader_may_have_the_token_of_the_writer_before_and_the_next_writer_has_more() {
     let daemon = Daemon::start(&[]);
-    let session = Session::builder().endpoint(daemon.address.to_string()).connect().unwrap();
+    let session = support::builder().endpoint(daemon.address.to_string()).connect().unwrap();
     let token = |guard: &wayside_client::Guard| Token::new(guard.token().0).unwrap();
     let context = &mut Context::from_waker(Waker::noop());
     let first = session.lock("orders").acquire().unwrap();

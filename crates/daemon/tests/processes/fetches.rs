@@ -6,7 +6,7 @@ use crate::support;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{Daemon, Running, eventually};
+use support::{Daemon, Running, connect, eventually};
 use wayside_client::{Error, Fetch, NodeId, NotFetched, Path, Session};
 
 const NAMESPACE: &str = "[[namespace]]\nname = 'default'\nengine = 'queue'\nqueues = ['hot', 'warm']\ncells = 3\n";
@@ -30,7 +30,7 @@ impl World {
     }
 
     fn session(&self) -> Session {
-        Session::connect(self.daemon.address.to_string()).unwrap()
+        connect(self.daemon.address.to_string())
     }
 }
 
@@ -48,7 +48,7 @@ fn answer(fetch: Fetch) {
 #[test]
 fn a_process_that_serves() {
     let Ok(endpoint) = std::env::var(SERVES) else { return };
-    let session = Session::connect(endpoint).unwrap();
+    let session = connect(endpoint);
     session.serve_fetches(answer);
     println!("\nserves as {}", session.id().unwrap());
     loop {
@@ -246,7 +246,7 @@ fn who_has_to_wait_or_asks_a_lock_server_gets_the_lock_alone() {
 #[test]
 fn where_nodes_keep_the_books_the_lock_comes_alone() {
     let daemon = Daemon::start(&[]);
-    let session = |_| Session::connect(daemon.address.to_string()).unwrap();
+    let session = |_| connect(daemon.address.to_string());
     let (owner, asker) = (session(1), session(2));
     owner.serve_fetches(answer);
     let mut guard = asker.lock(HOT).fetch(owner.id().unwrap(), b"item").acquire().unwrap();

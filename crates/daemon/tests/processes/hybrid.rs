@@ -6,7 +6,7 @@ use crate::support;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
-use support::{Daemon, PATIENCE, Running, end, eventually, wayside};
+use support::{Daemon, PATIENCE, Running, connect, end, eventually, wayside};
 use wayside_client::{Error, Session};
 
 /// Is listed, with few cells; the other is not.
@@ -41,7 +41,7 @@ impl World {
     }
 
     fn session(&self) -> Session {
-        Session::connect(self.daemon.address.to_string()).expect("it serves")
+        connect(self.daemon.address.to_string())
     }
 
     fn packets(&self, counter: &str) -> u64 {
@@ -235,7 +235,7 @@ fn sessions_that_are_signed_know_the_list_too() {
         ended.stdout.trim().to_owned()
     };
     node(&["join", &node(&["token"])]);
-    let builder = Session::builder().endpoint(world.daemon.address.to_string()).credentials(&credentials);
+    let builder = support::builder().endpoint(world.daemon.address.to_string()).credentials(&credentials);
     let session = builder.connect().expect("it has joined");
     let guards = session.lock_many([HOT, COLD]).wait(PATIENCE).acquire().expect("both are free");
     assert!(world.packets("queue_granted") == 1 && world.packets("granted") >= 1);
@@ -273,7 +273,7 @@ fn the_daemon_may_die_under_load_of_both_kinds() {
         let workers: Vec<_> = (0..3)
             .map(|_| {
                 let (endpoint, counts, stop) = (&endpoint, &counts, &stop);
-                scope.spawn(move || work(&Session::connect(endpoint.as_str()).unwrap(), counts, stop))
+                scope.spawn(move || work(&connect(endpoint.as_str()), counts, stop))
             })
             .collect();
         let ending = support::Ending(&stop);

@@ -38,7 +38,7 @@ fn serve_batch(daemon: &Daemon) -> Running {
 }
 
 fn session(daemon: &Daemon, namespace: &str) -> Session {
-    Session::builder().endpoint(daemon.address.to_string()).namespace(namespace).connect().expect("it lives")
+    support::builder().endpoint(daemon.address.to_string()).namespace(namespace).connect().expect("it lives")
 }
 
 /// Every thread takes and gives back locks that nobody else wants: whether all were granted, and how long it took.

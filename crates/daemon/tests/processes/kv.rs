@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
-use support::{Daemon, Ended, Ending, end, eventually};
+use support::{Daemon, Ended, Ending, connect, end, eventually};
 use wayside_client::{Condition, Error, Session, Version, Written};
 
 fn kv(daemon: &Daemon, arguments: &[&str]) -> Ended {
@@ -16,7 +16,7 @@ fn kv(daemon: &Daemon, arguments: &[&str]) -> Ended {
 }
 
 fn session(daemon: &Daemon) -> Session {
-    Session::connect(daemon.address.to_string()).expect("the switch is there")
+    connect(daemon.address.to_string())
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn namespaces_keep_their_keys_apart_and_have_room_for_so_many() {
     let daemon =
         Daemon::configured("[[namespace]]\nname = 'a'\nkeys = 2\n[[namespace]]\nname = 'none'\nkeys = 0\n", &[]);
     let session = |namespace: &str| {
-        Session::builder().endpoint(daemon.address.to_string()).namespace(namespace).connect().unwrap()
+        support::builder().endpoint(daemon.address.to_string()).namespace(namespace).connect().unwrap()
     };
     let (a, none) = (session("a"), session("none"));
     a.store().put("k", "of a").unwrap();

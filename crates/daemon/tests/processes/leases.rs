@@ -6,11 +6,11 @@ use std::future::Future;
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
-use support::{Daemon, Running, end, eventually, is_alive};
+use support::{Daemon, Running, connect, end, eventually, is_alive};
 use wayside_client::{Condition, Error, Session, Written};
 
 fn session(daemon: &Daemon) -> Session {
-    Session::connect(daemon.address.to_string()).expect("the switch is there")
+    connect(daemon.address.to_string())
 }
 
 fn value(session: &Session, name: &str) -> Option<Vec<u8>> {

@@ -14,11 +14,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
-use support::{Daemon, Ended, Running, end, eventually, wayside};
+use support::{Daemon, Ended, Running, connect, end, eventually, wayside};
 use tempfile::TempDir;
+use wayside_client::Error;
 use wayside_client::control::lifeline_text;
 use wayside_client::daemon::abstract_name;
-use wayside_client::{Error, Session};
 
 /// A death that is noticed by the lease would take all of it.
 const LEASE: Duration = Duration::from_secs(10);
@@ -281,7 +281,7 @@ fn one_users_idle_connections_leave_room_for_anothers() {
 #[test]
 fn what_a_node_writes_is_no_sign_of_its_death() {
     let daemon = Daemon::start(&[]);
-    let session = Session::connect(daemon.address.to_string()).unwrap();
+    let session = connect(daemon.address.to_string());
     eventually("the daemon is found by the switch's address", || session.has_lifeline());
     let info = session.info().unwrap();
     let greet = |line: &str| {
@@ -317,7 +317,7 @@ fn what_a_node_writes_is_no_sign_of_its_death() {
 #[test]
 fn a_daemon_that_comes_back_is_found_again() {
     let mut daemon = Daemon::start(&[]);
-    let session = Session::connect(daemon.address.to_string()).unwrap();
+    let session = connect(daemon.address.to_string());
     eventually("the daemon is found", || session.has_lifeline());
     // kill -9: a successor must get the name, as it gets the file.
     daemon.kill();
@@ -343,7 +343,7 @@ impl Wake for Panics {
 fn a_session_whose_thread_panics_is_over_before_others_are_granted() {
     let place = Place::new();
     let (_switch, address) = place.switch(None, |_| ());
-    let sessions = [0, 1].map(|_| Session::builder().endpoint(address.to_string()).lease(LEASE).connect().unwrap());
+    let sessions = [0, 1].map(|_| support::builder().endpoint(address.to_string()).lease(LEASE).connect().unwrap());
     let [session, other] = &sessions;
     let held = session.lock("held").acquire().unwrap();
     eventually("it has a lifeline", || session.has_lifeline());

@@ -424,7 +424,7 @@ fn commands_of_many_processes_exclude_each_other() {
 #[test]
 fn what_a_process_keeps_is_told_and_others_get_it() {
     let daemon = Daemon::start(&[]);
-    let session = Session::builder().endpoint(daemon.address.to_string()).keep(10).connect().unwrap();
+    let session = support::builder().endpoint(daemon.address.to_string()).keep(10).connect().unwrap();
     let turn = |session: &Session| session.lock("jobs").acquire().unwrap().release().unwrap();
     turn(&session);
     let kept = || daemon.json("locks")["keepers"][0]["kept"].as_u64();

@@ -6,7 +6,7 @@ use crate::support;
 use std::time::Duration;
 use support::etcd::Etcd;
 use support::shards::{command, daemon_of, flags_of, name_that_goes, shard, step_of, waiting};
-use support::{Daemon, Ended, Running, end, eventually, signal_process, wayside};
+use support::{Daemon, Ended, Running, connect, end, eventually, signal_process, wayside};
 use wayside_client::{Guard, Session};
 
 const TWO: &[&str] = &["east", "west"];
@@ -26,7 +26,7 @@ impl Fabric {
         let (east, west) = (daemon_of("east", "east,west", &[]), daemon_of("west", "east,west", &[]));
         let north = daemon_of("north", "east,north,west", &["--shard-joins"]);
         let endpoints = format!("east={};west={}", east.address, west.address);
-        let session = Session::connect(endpoints.as_str()).unwrap();
+        let session = connect(endpoints.as_str());
         Fabric { east, west, north, endpoints, session }
     }
 
@@ -212,7 +212,7 @@ fn who_starts_during_a_change_waits_for_names_that_move_and_for_nothing_else() {
     let (guard, add) = fabric.add_in_vain();
     let new = format!("{};{}", fabric.endpoints, fabric.north());
     for endpoints in [&fabric.endpoints, &new] {
-        let session = Session::connect(endpoints.as_str()).unwrap_or_else(|error| panic!("{endpoints}: {error}"));
+        let session = connect(endpoints.as_str());
         session.lock(stays().as_str()).wait(Duration::from_secs(2)).acquire().unwrap().release().unwrap();
         let waits = session.lock(moves().as_str()).wait(Duration::from_millis(200)).acquire();
         assert_eq!(waits.err(), Some(wayside_client::Error::TimedOut));
@@ -257,7 +257,7 @@ fn standbys_neither_answer_for_their_shard_nor_refuse_for_it() {
         let far: Vec<String> = (0..200).map(|port| format!("127.0.0.1:{}", 1000 + port)).collect();
         let long = shard(&["add", &format!("north={},{}", north.address, far.join(","))], &endpoints);
         assert!(long.code == Some(69) && long.stderr.contains("more than 1920 bytes"), "{long:?}");
-        let session = Session::connect(endpoints.as_str()).unwrap();
+        let session = connect(endpoints.as_str());
         let guard = session.lock(moves().as_str()).acquire().unwrap();
         let added = shard(&["add", &format!("north={}", north.address), "--within", "1500ms"], &endpoints);
         assert_eq!(added.code, Some(75), "{added:?}");

@@ -276,7 +276,7 @@ fn watch_all<T: Send>(session: &Session, host: &Host, work: impl FnOnce() -> T +
 fn groups_that_are_not_on_a_switch_do_not_notice_its_death_nor_its_return() {
     let Some((mut fabric, client)) = Fabric::or_skip() else { return };
     let endpoints: Vec<String> = fabric.switches.iter().map(|switch| switch.address.to_string()).collect();
-    let session = client.within(|| Session::builder().endpoint(endpoints.join(",")).connect().expect("one serves"));
+    let session = client.within(|| support::builder().endpoint(endpoints.join(",")).connect().expect("one serves"));
     for has_post in [false, true] {
         let before = fabric.rest();
         let post = fabric.post();

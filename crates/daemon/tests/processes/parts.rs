@@ -57,7 +57,7 @@ impl World {
     }
 
     fn session(&self) -> Session {
-        Session::builder().endpoint(self.daemon.address.to_string()).connect().unwrap()
+        support::builder().endpoint(self.daemon.address.to_string()).connect().unwrap()
     }
 }
 

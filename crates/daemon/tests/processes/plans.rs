@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::thread;
 use support::{Daemon, Ending, Running, check_config, end, eventually};
-use wayside_client::{Name, Session};
+use wayside_client::Name;
 
 /// Two locks of four cells each fill it: three who ask need that many.
 const NAMESPACE: &str = "[[namespace]]\nname = 'default'\nengine = 'queue'\nplan = 'knapsack'\nroom = 8\ncells = 4\n";
@@ -77,7 +77,7 @@ impl Load {
 
     /// Takes and gives back locks: nine times of ten a hot one.
     fn ask(&self, daemon: &Daemon, client: usize) {
-        let session = Session::builder().endpoint(daemon.address.to_string()).connect().expect("it lives");
+        let session = support::builder().endpoint(daemon.address.to_string()).connect().expect("it lives");
         let mut turn = client;
         while !self.ends.load(Relaxed) {
             turn += 1;

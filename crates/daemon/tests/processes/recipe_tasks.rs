@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
-use support::{Daemon, Stopped, eventually};
+use support::{Daemon, Stopped, connect, eventually};
 use wayside_client::recipes::Member;
 use wayside_client::{Condition, Error, Event, Session};
 
@@ -20,7 +20,7 @@ fn daemon() -> Daemon {
 }
 
 fn session(daemon: &Daemon) -> Session {
-    Session::connect(daemon.address.to_string()).expect("the switch is there")
+    connect(daemon.address.to_string())
 }
 
 /// Has tasks run, all on this thread, which must not stand still for one of them.

@@ -5,7 +5,7 @@ use crate::support;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use support::{Daemon, Ended, Running, Stopped, end, eventually};
+use support::{Daemon, Ended, Running, Stopped, connect, end, eventually};
 use wayside_client::{Condition, Error, Event, Session, Version};
 
 /// Short, so that the dead are noticed soon; they have no lifeline when they are threads of this process.
@@ -16,7 +16,7 @@ fn daemon() -> Daemon {
 }
 
 fn session(daemon: &Daemon) -> Session {
-    Session::connect(daemon.address.to_string()).expect("the switch is there")
+    connect(daemon.address.to_string())
 }
 
 fn run(daemon: &Daemon, arguments: &[&str]) -> Ended {

@@ -7,7 +7,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 use support::etcd::Etcd;
-use support::{Daemon, Running, end, eventually, three_ports, wayside};
+use support::{Daemon, Running, connect, end, eventually, three_ports, wayside};
 use wayside_client::{Error, Session};
 use wayside_hosts::Host;
 use wayside_wire::{BODY, Header, Heartbeat, kind};
@@ -64,8 +64,7 @@ fn packet() -> Vec<u8> {
 fn locks_are_had_by_way_of_another_switch_and_handed_over_to_those_who_go_straight() {
     let east = switch(21_000, &["--lease", "1s"]);
     let (west, relays) = relaying(23_000, &[east.address]);
-    let (far, near) =
-        (Session::connect(relays[0].to_string()).unwrap(), Session::connect(east.address.to_string()).unwrap());
+    let (far, near) = (connect(relays[0].to_string()), connect(east.address.to_string()));
     let tokens: Vec<_> = (0..200)
         .map(|round| {
             let guard = [&far, &near][round % 2].lock("orders/42").acquire().unwrap();
@@ -115,7 +114,7 @@ fn with_a_relay_to_each_switch_of_a_shard_holders_outlive_the_one_that_serves() 
     eventually("the first serves", || serves(&first));
     let second = switch(13_000, &flags);
     let (_west, relays) = relaying(15_000, &[first.address, second.address]);
-    let session = Session::connect(format!("{},{}", relays[0], relays[1])).unwrap();
+    let session = connect(format!("{},{}", relays[0], relays[1]));
     assert_eq!(session.switch(), relays[0]);
     let guard = session.lock("jobs").acquire().unwrap();
     first.kill();
@@ -246,7 +245,7 @@ fn who_reaches_one_switch_alone_has_the_locks_of_both() {
     assert!(straight.is_err(), "there is no way");
     let by_relay = "east=10.81.1.1:7610;west=10.81.1.1:7600";
     client.within(|| {
-        let session = Session::connect(by_relay).unwrap();
+        let session = connect(by_relay);
         let names: Vec<String> = (0..64).map(|number| format!("job-{number}")).collect();
         let guards = session.lock_many(names.iter().map(String::as_str)).acquire().unwrap();
         assert_eq!(guards.each().len(), 64, "both shards'");

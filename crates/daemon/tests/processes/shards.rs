@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 use support::etcd::Etcd;
 use support::shards::joined_daemon_of;
-use support::{Daemon, Ended, Running, end, eventually, signal_process, wayside};
+use support::{Daemon, Ended, Running, connect, end, eventually, signal_process, wayside};
 use wayside_client::{Endpoints, Error, Name, Session, Shards};
 use wayside_hosts::Host;
 
@@ -43,7 +43,7 @@ impl Pair {
     }
 
     fn session(&self) -> Session {
-        Session::connect(self.endpoints()).unwrap()
+        connect(self.endpoints())
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -226,7 +226,7 @@ fn a_shards_standby_takes_over_while_the_other_goes_on() {
     let second = Daemon::start(&flags);
     let west = Daemon::start(&["--shard", "west", "--shards", "east,west"]);
     let endpoints = format!("east={},{};west={}", first.address, second.address, west.address);
-    let session = Session::connect(endpoints.as_str()).unwrap();
+    let session = connect(endpoints.as_str());
     let (easts, wests) = (names_of(0, 3), names_of(1, 3));
     let [in_east, in_west] = [&easts[0], &wests[0]].map(|name| session.lock(name.as_str()).acquire().unwrap());
     let (before, both) = (in_east.token(), [easts[1].as_str(), wests[1].as_str()]);
@@ -275,7 +275,7 @@ fn a_host_that_is_cut_off_from_one_shard_keeps_the_locks_of_the_other() {
         (switch, listen)
     });
     client.within(|| {
-        let session = Session::connect(format!("east={};west={}", switches[0].1, switches[1].1)).unwrap();
+        let session = connect(format!("east={};west={}", switches[0].1, switches[1].1));
         let (easts, wests) = (names_of(0, 3), names_of(1, 3));
         let all: Vec<&str> = easts.iter().chain(&wests).map(String::as_str).collect();
         let guards = session.lock_many(all).acquire().unwrap();
@@ -302,14 +302,16 @@ fn signed_sessions_divide_as_well() {
     let join = |shard| joined_daemon_of(shard, "east,west", &[], credentials.path());
     let daemons = ["east", "west"].map(join);
     let [east, west] = daemons.each_ref().map(|daemon| daemon.address);
-    let connect = |endpoints: String| Session::builder().endpoint(endpoints).credentials(credentials.path()).connect();
-    let session = connect(format!("east={east};west={west}")).unwrap();
+    let builder = || support::builder().credentials(credentials.path());
+    let session = builder().endpoint(format!("east={east};west={west}")).connect().unwrap();
     let (in_east, in_west) = (names_of(0, 5), names_of(1, 5));
     let guards = session.lock_many(in_east.iter().chain(&in_west)).acquire().unwrap();
     assert_eq!((held(&daemons[0]), held(&daemons[1])), (sorted(in_east), sorted(in_west)));
     guards.release().unwrap();
     for endpoints in [east.to_string(), format!("east={west};west={east}")] {
-        let refused = connect(endpoints).map(|_| ()).expect_err("other shards");
+        // All of it is waited for: which shards there are may be told in a moment.
+        let refused = builder().endpoint(endpoints).patience(Duration::from_secs(6)).connect();
+        let refused = refused.map(|_| ()).expect_err("other shards");
         assert!(refused.to_string().contains("locks are divided among shards"), "{refused}");
     }
     let answers = &daemons[0].json("status")["authentication"]["answers"]["enrol"];

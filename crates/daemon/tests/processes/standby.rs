@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 use support::etcd::{Detour, Etcd};
-use support::{Daemon, Ended, PATIENCE, Running, end, eventually, signal_process, three_ports, wayside};
+use support::{Daemon, Ended, PATIENCE, Running, connect, end, eventually, signal_process, three_ports, wayside};
 use wayside_client::Session;
 
 /// Two daemons, the first of which serves.
@@ -141,7 +141,7 @@ const SWITCH: &str = "STANDBY_TEST_SWITCH";
 #[test]
 fn sessions() {
     let Ok(switch) = std::env::var(SWITCH) else { return };
-    let sessions: Vec<Session> = (0..24).map(|_| Session::connect(switch.as_str()).unwrap()).collect();
+    let sessions: Vec<Session> = (0..24).map(|_| connect(switch.as_str())).collect();
     eventually("all have lifelines", || sessions.iter().all(Session::has_lifeline));
     println!("\nready");
     std::thread::sleep(2 * PATIENCE);

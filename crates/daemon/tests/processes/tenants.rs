@@ -27,7 +27,7 @@ fn reload(daemon: &Daemon) -> Ended {
 }
 
 fn session_in(address: &str, namespace: &str) -> Result<Session, Error> {
-    Session::builder().endpoint(address).namespace(namespace).connect()
+    support::builder().endpoint(address).namespace(namespace).connect()
 }
 
 /// Takes one lock after another until it is told to stop: each of them is granted.
@@ -247,7 +247,7 @@ fn a_standby_goes_on_with_what_was_added_to_both() {
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), ADDED), "{ended:?}");
     }
     let both = format!("{},{}", first.address, second.address);
-    let batch = Session::builder().endpoint(both.as_str()).namespace("batch").connect().expect("a session");
+    let batch = support::builder().endpoint(both.as_str()).namespace("batch").connect().expect("a session");
     let held = batch.lock("jobs").acquire().expect("nobody has it");
     first.kill();
     eventually("the second serves", || serving(&second));

@@ -122,7 +122,7 @@ fn a_collector_is_told_what_the_switch_did_for_a_request() {
     let (address, spans) = collector("200 OK");
     let told = flags(address);
     let daemon = Daemon::start(&told.each_ref().map(String::as_str));
-    let session = || Session::builder().endpoint(daemon.address.to_string()).connect().expect("a session");
+    let session = || support::builder().endpoint(daemon.address.to_string()).connect().expect("a session");
     check_two_requests([session(), session()], &spans, "userspace");
     eventually("the metrics count them", || daemon.scrape().contains("wayside_spans_total{result=\"sent\"} "));
     let text = daemon.scrape();
@@ -135,7 +135,7 @@ fn it_is_switched_on_and_off_by_a_reload() {
     let (address, spans) = collector("200 OK");
     let file = |one_in: u32| format!("trace_one_in = {one_in}\ntrace_collector = 'http://{address}/v1/traces'\n");
     let daemon = Daemon::configured(&file(0), &[]);
-    let session = Session::builder().endpoint(daemon.address.to_string()).connect().expect("a session");
+    let session = support::builder().endpoint(daemon.address.to_string()).connect().expect("a session");
     let turn = || session.lock("orders/7").acquire().and_then(|guard| guard.release()).expect("nobody has it");
     let reload = |one_in: u32, said: &str| {
         daemon.configure(&file(one_in));
@@ -163,7 +163,7 @@ fn who_waits_in_a_queue_is_told_as_waiting() {
         &format!("{traces}[[namespace]]\nname = 'default'\nengine = 'queue'\nqueues = ['hot']\n"),
         &[],
     );
-    let session = || Session::builder().endpoint(daemon.address.to_string()).connect().expect("a session");
+    let session = || support::builder().endpoint(daemon.address.to_string()).connect().expect("a session");
     let (holder, waiter) = (session(), session());
     let held = holder.lock("hot").acquire().expect("nobody has it");
     next(&spans, "granted");
@@ -182,7 +182,7 @@ fn a_collector_that_refuses_or_is_not_there_costs_spans_alone() {
     for address in [collector("503 Service Unavailable").0, nobody] {
         let told = flags(address);
         let daemon = Daemon::start(&told.each_ref().map(String::as_str));
-        let session = Session::builder().endpoint(daemon.address.to_string()).connect().expect("a session");
+        let session = support::builder().endpoint(daemon.address.to_string()).connect().expect("a session");
         for name in 0..10u64 {
             session.lock(name).acquire().and_then(|guard| guard.release()).expect("nobody has it");
         }

@@ -8,11 +8,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{Daemon, Running, end, signal_process};
+use support::{Daemon, Running, connect, end, signal_process};
 use wayside_client::{Error, Event, Session, Store, Version, Watch};
 
 fn session(daemon: &Daemon) -> Session {
-    Session::connect(daemon.address.to_string()).expect("the switch is there")
+    connect(daemon.address.to_string())
 }
 
 /// A command whose messages come with its answers.
@@ -151,7 +151,7 @@ fn no_tenant_sees_anothers_keys() {
     let namespaces = "[[namespace]]\nname = 'a'\n[[namespace]]\nname = 'b'\n[[namespace]]\nname = 'c'\nkeys = 0\n";
     let daemon = Daemon::configured(namespaces, &[]);
     let session =
-        |name: &str| Session::builder().endpoint(daemon.address.to_string()).namespace(name).connect().unwrap();
+        |name: &str| support::builder().endpoint(daemon.address.to_string()).namespace(name).connect().unwrap();
     let (a, b, none) = (session("a"), session("b"), session("c"));
     let wait = Duration::from_secs(10);
     let mut watches = [a.store(), b.store()].map(|store| store.watch_prefix("").unwrap().wait(wait));

@@ -19,9 +19,20 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use wayside_client::{Builder, Session};
 
 /// Longer than anything here takes on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Of a session that waits for its beginning as long as that.
+pub fn builder() -> Builder {
+    Session::builder().patience(PATIENCE)
+}
+
+pub fn connect(endpoints: impl Into<String>) -> Session {
+    let endpoints = endpoints.into();
+    builder().endpoint(endpoints.as_str()).connect().unwrap_or_else(|error| panic!("{endpoints}: {error}"))
+}
 
 /// `wayside`, without what the environment of the test may say.
 pub fn wayside(arguments: &[&str]) -> Command {

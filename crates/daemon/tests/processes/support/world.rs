@@ -72,7 +72,7 @@ impl World {
     /// Moves the calling thread to a client: a session's sockets belong to the host of the thread that opens them.
     pub fn session(&self, client: usize) -> Session {
         self.clients[client].move_here().expect("whoever made a host may enter it");
-        Session::builder().endpoint(SWITCH).connect().expect("a session")
+        super::builder().endpoint(SWITCH).connect().expect("a session")
     }
 
     /// A counter of the switch: of packets or of drops.
