@@ -681,3 +681,6 @@ impl Switch {
         Some(state)
     }
 }
+
+#[cfg(all(test, feature = "xdp", feature = "race"))]
+mod tests;

@@ -132,6 +132,7 @@ fn take_away(switch: &Switch, number: u16, queues: &[u64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wayside_protocol::memory::Stage;
     use wayside_switch::{QueueConfig, SwitchConfig};
 
     #[test]
@@ -150,6 +151,24 @@ mod tests {
         assert!(switch.queues().is_empty() && switch.has_exactly(&[]));
         assert_eq!(try_out(8, "'x', 'y'"), Ok(()));
         assert!(switch.queues().len() == 2 && switch.has_exactly(&[(1, 8)]));
+    }
+
+    /// It has gone to its lock server, and its way back ended with the daemon.
+    #[test]
+    fn a_lock_that_lost_its_queue_is_waited_for_where_it_is_to_have_one() {
+        for (plan, is_awaited) in [("queues = ['x', 'y']\ncells = 4", true), ("plan = 'knapsack'", false)] {
+            let file = format!("[[namespace]]\nname = 'a'\nslots = 8\nengine = 'queue'\n{plan}");
+            let namespace = &crate::config::read(&file).expect("it is one").namespaces[0];
+            let switch = Switch::new(SwitchConfig { slots: 8, max_handle: 1 });
+            let switch = switch.with_queues(QueueConfig { queues: 2, cells: 8, seed: 5 });
+            assert_eq!(lay_out(&switch, 1, namespace), Ok(()));
+            let names: Vec<u64> = namespace.queue_ids().collect();
+            take_away(&switch, 1, &names[..names.len().min(1)]);
+            await_missing(&switch, 1, namespace);
+            let stages: Vec<_> = names.iter().map(|&name| switch.queue(1, name).map(|queue| queue.stage)).collect();
+            let awaited = vec![Some(Stage::Awaited), Some(Stage::Here)];
+            assert_eq!(stages, if is_awaited { awaited } else { vec![] }, "{plan}");
+        }
     }
 
     #[test]
