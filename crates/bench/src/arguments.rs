@@ -26,7 +26,7 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
                              (contention) both engines from one lock for all clients to more locks, by a model; or
                              (fetches) a lock and a row of another host, in one round trip and in two
   --calibrated [ID]...       reproduce the papers' headlines (N1, F4, ...; all without one) by a model, in virtual time:
-                             a quarter of an hour
+                             four to six minutes
   --growth                   measure what time and memory take against locks held, names, nodes, waiters and batches,
                              instead: a minute
   --brief                    all of it but 10 million keys, once: what `make bench` does; two minutes
@@ -41,7 +41,7 @@ usage: wayside-bench [--seconds N] [--idle-latency held|free] [--record]
                              every workload with each
   --rounds N                 so often, instead of three or five times
   --record                   keep the report as
-                             bench/runs/<date>-<commit>-<held|free|recovery|recovery-hook|services|keys|queues|calibrated>.json, with its
+                             bench/runs/<date>-<commit>-<held|free|recovery|recovery-hook|services|keys|queues|calibrated|growth>.json, with its
                              drawings or its page
   --figures FILE             put the figures of such a report into the page that has them; measures nothing";
 

@@ -167,7 +167,8 @@ pub struct Settings {
     shard: Option<String>,
 
     /// Names of the shards that locks are divided among, separated by commas; --shard is this switch's. The same at all
-    /// of their switches, for the life of their records [default: none, this shard has all locks]
+    /// of their switches when they are started first; `wayside shard` changes them then [default: none, this shard has
+    /// all locks]
     #[arg(long, env = "WAYSIDE_SHARDS", value_name = "NAMES", value_delimiter = ',')]
     shards: Option<Vec<String>>,
 

@@ -1,4 +1,4 @@
-//! The agent: bookkeeper of one held slot, on the node of one of its holders (paper 004, sections 3 and 4).
+//! The agent: bookkeeper of one held slot, on the node of one of its holders (FissLock, OSDI 2024, sections 3 and 4).
 //!
 //! ```text
 //!            install (GRANT with AGENCY, CLAIMED, ADOPT)

@@ -1,4 +1,4 @@
-//! The nine workflows of lock fission (paper 004, 4.1, figure 5) and what packet loss makes of them (4.2),
+//! The nine workflows of lock fission (FissLock, OSDI 2024, 4.1, figure 5) and what packet loss makes of them (4.2),
 //! through the real core.
 
 use crate::bench::{Bench, LEASE, SLOTS, handle};
