@@ -297,7 +297,11 @@ impl Door {
     fn admitted<'a>(&self, certificate: Option<&'a CertificateDer<'a>>) -> Result<Known<'a>, Denial> {
         let certificate = certificate.ok_or(Denial::NoCertificate)?;
         let key = key_of(certificate).ok_or(Denial::NoCertificate)?;
-        let (number, record) = self.admission.host(&key).ok_or(Denial::Removed)?;
+        let found = self.admission.host(&key).map_err(|error| {
+            tracing::error!(%error, "a host can't be looked up");
+            Denial::Failed(UNREADABLE)
+        })?;
+        let (number, record) = found.ok_or(Denial::Removed)?;
         let is_good = self.authority.is_good(certificate, (self.clock)());
         if is_good { Ok(Known { number, record, certificate }) } else { Err(Denial::Expired) }
     }

@@ -26,10 +26,10 @@ pub mod fabric;
 use super::clock;
 use super::gateway::{Compare, Gateway, Keys, Outcome, Put, Range};
 use super::metrics::Commits;
-use crate::admission::numbers_in;
+use crate::admission::{Files, numbers_in};
 use crate::config::{Namespace, Sharing};
 use crate::failure::Failure;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddrV4;
@@ -434,7 +434,7 @@ impl Shard {
     }
 
     /// The files that the switches have in common.
-    pub async fn files_now(&self) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+    pub async fn files_now(&self) -> Result<Files, Error> {
         let prefix = self.key("enrolment/");
         let found = self.etcd.range(&Keys::beginning_with(&prefix)).await?;
         let name = |key: &[u8]| String::from_utf8_lossy(&key[prefix.len().min(key.len())..]).into_owned();
@@ -442,7 +442,7 @@ impl Shard {
     }
 
     /// As [`Shard::files_now`], for who has no runtime.
-    pub fn files(&self) -> Result<BTreeMap<String, Vec<u8>>, Error> {
+    pub fn files(&self) -> Result<Files, Error> {
         let shard = self.clone();
         self.within(async move { shard.files_now().await })
     }
@@ -457,13 +457,30 @@ impl Shard {
         Ok(self.etcd.write(&self.key(&format!("enrolment/{name}")), bytes).await?)
     }
 
-    /// Writes all of these files, if there is no `first` yet.
-    pub fn found(&self, first: &str, files: BTreeMap<String, Vec<u8>>) -> Result<(), Error> {
+    /// As [`Shard::write_file`], for who has no runtime.
+    pub fn tell_file(&self, name: &str, bytes: Option<Vec<u8>>) -> Result<(), Error> {
+        let (shard, name) = (self.clone(), name.to_owned());
+        self.within(async move { shard.write_file(&name, bytes).await })
+    }
+
+    /// Writes all of these files, as long as there is none of the `last` ones: these go last, all at once.
+    pub async fn found_now(&self, last: &[&str], files: Files) -> Result<(), Error> {
+        let key = |name: &str| self.key(&format!("enrolment/{name}"));
+        let (ends, begins): (Vec<_>, Vec<_>) = files.into_iter().partition(|(name, _)| last.contains(&name.as_str()));
+        for batch in begins.chunks(BATCH).chain([ends.as_slice()]) {
+            let none = last.iter().map(|name| Compare::Version { key: key(name).into(), version: 0 }).collect();
+            let puts = batch.iter().map(|(name, bytes)| Put::new(&key(name), bytes.clone())).collect();
+            if let Outcome::Not(_) = self.etcd.write_if(none, puts, None).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Shard::found_now`], for who has no runtime.
+    pub fn found(&self, last: &'static [&str], files: Files) -> Result<(), Error> {
         let shard = self.clone();
-        let none = Compare::Version { key: self.key(&format!("enrolment/{first}")).into(), version: 0 };
-        let put = |(name, bytes): (String, Vec<u8>)| Put::new(&self.key(&format!("enrolment/{name}")), bytes);
-        let puts = files.into_iter().map(put).collect();
-        self.within(async move { Ok(shard.etcd.write_if(vec![none], puts, None).await.map(|_| ())?) })
+        self.within(async move { shard.found_now(last, files).await })
     }
 
     fn key(&self, name: &str) -> String {

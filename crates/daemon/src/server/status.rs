@@ -112,7 +112,7 @@ impl Facts {
     /// How many hosts have joined, where packets are signed.
     pub fn hosts(&self) -> Option<u64> {
         self.enrols?;
-        let hosts = self.admission.hosts().inspect_err(|error| tracing::warn!(%error, "can't list the hosts"));
+        let hosts = self.admission.numbers().inspect_err(|error| tracing::warn!(%error, "can't list the hosts"));
         hosts.ok().map(|hosts| hosts.len() as u64)
     }
 

@@ -382,6 +382,65 @@ fn hosts_join_all_switches_at_once_and_leave_them_at_once() {
     eventually("the first has removed it too", || node(&first, &["list"]).stdout.lines().count() < 2);
 }
 
+/// A host that is removed where no daemon runs is removed everywhere; one that has joined a switch that dies at once is
+/// not forgotten; and an etcd that has lost everything costs nobody his authority.
+#[test]
+fn who_may_enrol_outlives_switches_and_etcd() {
+    let Some(etcd) = Etcd::or_skip("what is known of hosts") else { return };
+    let start = |from: u16| {
+        let port = three_ports(from);
+        let (listen, enrol) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{}", port + 2));
+        Daemon::start_at(&listen, &["--etcd", &etcd.url, "--authentication", "on", "--enrol-listen", &enrol])
+    };
+    let (first, mut second) = (start(36_000), start(37_000));
+    let node = |of: &Daemon, host: &str, arguments: &[&str]| {
+        let mut command = wayside(&[&["node"], arguments].concat());
+        command.env("WAYSIDE_STATE_DIR", of.directory.path().join("state"));
+        command.env("WAYSIDE_CREDENTIALS", first.directory.path().join(host));
+        end(command)
+    };
+    let hosts = |of: &Daemon| {
+        let list = node(of, "", &["list"]).stdout;
+        list.lines().skip(1).map(|line| line.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let join = |of: &Daemon, host: &str| {
+        let joined = node(of, host, &["join", node(of, "", &["token"]).stdout.trim()]);
+        assert_eq!(joined.code, Some(0), "{joined:?}");
+    };
+    join(&second, "a");
+    eventually("the first knows the host", || hosts(&first).len() == 1);
+    let id = hosts(&first).remove(0);
+    second.kill();
+    assert_eq!(node(&second, "", &["remove", &id]).code, Some(0));
+    let token = node(&second, "", &["token"]).stdout;
+    second.restart();
+    eventually("it is removed everywhere", || hosts(&first).is_empty());
+    assert!(hosts(&second).is_empty());
+    let joined = node(&second, "b", &["join", token.trim()]);
+    assert_eq!(joined.code, Some(0), "the token was made while no daemon ran: {joined:?}");
+    second.kill();
+    second.restart();
+    eventually("the first knows of it, before or since", || hosts(&first).len() == 1);
+    assert_eq!(hosts(&second), hosts(&first));
+
+    let everything = |order: &str| {
+        let question = r#"{"key":"AA==","range_end":"AA=="}"#;
+        let mut etcd = TcpStream::connect(etcd.url.trim_start_matches("http://")).expect("etcd runs");
+        write!(etcd, "POST /v3/kv/{order} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{question}", question.len()).unwrap();
+        let mut answer = String::new();
+        etcd.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(everything("deleterange").contains("deleted"));
+    // "authority.key", as etcd shows it behind a prefix of a multiple of three bytes.
+    eventually("it is told again", || everything("range").contains("YXV0aG9yaXR5Lmtle"));
+    let third = start(38_000);
+    assert_eq!(hosts(&third), hosts(&first));
+    assert_eq!(hosts(&first).len(), 1);
+    let authority = |of: &Daemon| fs::read(of.directory.path().join("state/enrolment/authority.key")).unwrap();
+    assert!(authority(&first) == authority(&second) && authority(&second) == authority(&third));
+}
+
 #[test]
 fn two_that_start_at_once_agree() {
     let Some(etcd) = Etcd::or_skip("switches that start at once") else { return };

@@ -1,7 +1,9 @@
 //! Records in a real etcd, which the tests start.
 
+use super::super::mirror::Mirror;
 use super::fabric::{Changes, SILENCE};
 use super::*;
+use crate::admission::Admission;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::path::Path;
@@ -342,4 +344,52 @@ fn what_this_process_gave_up_and_was_done_after_all_hinders_nothing() {
     shard.within(async move { Ok(etcd.write(&order, Some(value)).await?) }).unwrap();
     shard.commit(&[(0, vec![2])]).unwrap();
     assert_eq!(records(&mut shard), [(0, vec![2])]);
+}
+
+/// etcd takes 128 operations in one: a switch that was alone may have more hosts.
+#[test]
+fn more_files_than_a_transaction_holds_are_written_once() {
+    let Some(server) = server() else { return };
+    let shard = shard(&server, 1);
+    const LAST: &[&str] = &["authority.key", "authority.der"];
+    let files = |bytes: &str| -> Files {
+        let names = (0..300).map(|number| format!("hosts/{number}")).chain(LAST.iter().map(|name| (*name).to_owned()));
+        names.map(|name| (name, bytes.as_bytes().to_vec())).collect()
+    };
+    shard.found(LAST, files("first")).unwrap();
+    assert_eq!(shard.files().unwrap(), files("first"));
+    shard.found(LAST, files("second")).unwrap();
+    assert_eq!(shard.files().unwrap(), files("first"), "there is an authority");
+    // It is the last that is written: without it all is written anew.
+    shard.tell_file(LAST[0], None).unwrap();
+    shard.tell_file(LAST[1], None).unwrap();
+    shard.found(LAST, files("third")).unwrap();
+    assert_eq!(shard.files().unwrap(), files("third"));
+}
+
+/// The key that hosts' certificates are signed with is in the switches' directories alone, should etcd be another one.
+#[test]
+fn nobody_takes_another_authority_for_the_one_that_he_has() {
+    let Some(server) = server() else { return };
+    let shard = shard(&server, 1);
+    let directory = tempfile::tempdir().unwrap();
+    let admission = Admission::of(directory.path());
+    let look = |mirror: Mirror| {
+        let mut mirror = mirror;
+        shard.within(async move { Ok(mirror.look().await) }).unwrap()
+    };
+    assert_eq!(look(Mirror::begin(shard.clone(), admission.clone()).unwrap()), Ok(vec![]));
+    let own = shard.files().unwrap();
+    assert_eq!(admission.files().unwrap().0, own);
+    let mirror = Mirror::begin(shard.clone(), admission.clone()).unwrap();
+    for name in own.keys() {
+        shard.tell_file(name, Some(b"another".to_vec())).unwrap();
+    }
+    assert!(look(mirror).unwrap_err().contains("authority of other switches"));
+    let Err(failure) = Mirror::begin(shard.clone(), admission.clone()) else { panic!("it joins them") };
+    assert!(failure.message.contains("remove `enrolment`"), "{failure}");
+    assert_eq!(admission.files().unwrap().0, own, "it has its own still");
+    std::fs::remove_dir_all(directory.path().join("enrolment")).unwrap();
+    Mirror::begin(shard.clone(), admission.clone()).unwrap();
+    assert_eq!(admission.read("authority.key").unwrap().as_deref(), Some(&b"another"[..]));
 }
