@@ -20,18 +20,22 @@ use super::Server;
 use super::controller::Inbox;
 use super::etcd::Shard;
 use super::hand_over_line::{Line, NONCE_BYTES, PATIENCE};
+use std::future::Future;
 use std::io::ErrorKind;
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 use wayside_protocol::seal::Secret;
 
 /// For all nodes to say that they would. One that does not know the question never does.
 const ANSWERS: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(2);
+/// Connections that have said nothing yet that can be believed, and the one that has.
+const PLACES: usize = 64;
 /// For a successor to take the post, before this switch vacates it.
 const TAKING: Duration = Duration::from_millis(500);
 
@@ -44,18 +48,42 @@ pub async fn take_part(shard: Shard, number: u16, at: SocketAddrV4, secret: Opti
     };
     tracing::info!(%address, "hand-overs of other switches come here");
     shard.note_successor(number, address);
+    serve(listener, secret, move |message| {
+        let inbox = inbox.clone();
+        async move { inbox.receive(message).await }
+    })
+    .await;
+}
+
+/// Has each message of a hand-over received. Whoever has said nothing yet that can be believed keeps nobody waiting.
+async fn serve<R, F>(listener: TcpListener, secret: Option<Secret>, receive: R)
+where
+    R: Fn(Vec<u8>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<bool, String>> + Send,
+{
+    let (places, turn) = (Arc::new(Semaphore::new(PLACES)), Arc::new(Mutex::new(())));
     loop {
+        let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
         let Ok((stream, from)) = listener.accept().await else {
             sleep(LOOK).await;
             continue;
         };
-        if let Err(why) = take(stream, secret, &inbox).await {
-            tracing::info!(%from, why, "no hand-over");
-        }
+        let (turn, receive) = (Arc::clone(&turn), receive.clone());
+        tokio::spawn(async move {
+            if let Err(why) = take(stream, secret, &turn, receive).await {
+                tracing::info!(%from, why, "no hand-over");
+            }
+            drop(place);
+        });
     }
 }
 
-async fn take(mut stream: TcpStream, secret: Option<Secret>, inbox: &Inbox) -> Result<(), String> {
+async fn take<F: Future<Output = Result<bool, String>>>(
+    mut stream: TcpStream,
+    secret: Option<Secret>,
+    turn: &Mutex<()>,
+    receive: impl Fn(Vec<u8>) -> F,
+) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
     stream.set_nodelay(true).map_err(text)?;
     let (own, mut other) = (nonce()?, [0; NONCE_BYTES]);
@@ -65,21 +93,36 @@ async fn take(mut stream: TcpStream, secret: Option<Secret>, inbox: &Inbox) -> R
     };
     timeout(PATIENCE, greeting).await.map_err(|_| "no greeting")?.map_err(text)?;
     let mut line = Line::new(stream, secret, [own, other]);
+    let mut message = line.receive().await?;
+    // Whoever had to wait may be gone by then.
+    let Ok(_turn) = turn.try_lock() else {
+        let busy = "another switch hands over".to_owned();
+        line.answer(&Err(busy.clone())).await?;
+        return Err(busy);
+    };
     loop {
-        let message = line.receive().await?;
-        let taken = inbox.receive(message).await;
+        let taken = receive(message).await;
         line.answer(&taken).await?;
         if taken? {
             return Ok(());
         }
+        message = line.receive().await?;
     }
 }
 
-/// A standby that takes the first message.
-async fn find(shard: &Shard, secret: Option<Secret>, opening: &[u8]) -> Result<Line<TcpStream>, String> {
+/// A standby at one of these addresses that takes the first message: the first in order. All are greeted at once: those
+/// that were switches of this shard once are still among them.
+async fn find(standbys: Vec<SocketAddrV4>, secret: Option<Secret>, opening: &[u8]) -> Result<Line<TcpStream>, String> {
+    let greeted = standbys.into_iter().map(|address| (address, tokio::spawn(greet(address, secret))));
+    let greeted: Vec<_> = greeted.collect();
     let mut why = "no other switch stands by, or none that knows how".to_owned();
-    for address in shard.successors().await.map_err(|error| error.to_string())? {
-        match open(address, secret, opening).await {
+    for (address, line) in greeted {
+        let line = line.await.unwrap_or_else(|error| Err(error.to_string()));
+        let taken = async {
+            let mut line = line?;
+            line.send(opening).await.map(|_| line)
+        };
+        match taken.await {
             Ok(line) => return Ok(line),
             Err(error) => why = format!("{address}: {error}"),
         }
@@ -87,7 +130,7 @@ async fn find(shard: &Shard, secret: Option<Secret>, opening: &[u8]) -> Result<L
     Err(why)
 }
 
-async fn open(address: SocketAddrV4, secret: Option<Secret>, opening: &[u8]) -> Result<Line<TcpStream>, String> {
+async fn greet(address: SocketAddrV4, secret: Option<Secret>) -> Result<Line<TcpStream>, String> {
     let text = |error: std::io::Error| error.to_string();
     let (own, mut other) = (nonce()?, [0; NONCE_BYTES]);
     let greeting = async {
@@ -98,9 +141,7 @@ async fn open(address: SocketAddrV4, secret: Option<Secret>, opening: &[u8]) -> 
         Ok(stream)
     };
     let stream = timeout(PATIENCE, greeting).await.map_err(|_| "it does not answer")?.map_err(text)?;
-    let mut line = Line::new(stream, secret, [other, own]);
-    line.send(opening).await?;
-    Ok(line)
+    Ok(Line::new(stream, secret, [other, own]))
 }
 
 fn nonce() -> Result<[u8; NONCE_BYTES], String> {
@@ -130,9 +171,10 @@ impl Server {
     /// # Errors
     /// Why not.
     pub async fn hand_over(&mut self) -> Result<(), String> {
-        let Some((shard, secret)) = self.sharing.clone() else { return Err("it is alone".into()) };
+        let Some((shard, number, secret)) = self.sharing.clone() else { return Err("it is alone".into()) };
         let mut copying = self.inbox.prepare().await?;
-        let mut line = find(&shard, secret, &copying.opening()).await?;
+        let standbys = shard.successors(number).await.map_err(|error| error.to_string())?;
+        let mut line = find(standbys, secret, &copying.opening()).await?;
         let (sender, mut messages) = mpsc::channel(16);
         let switch = self.switch.clone();
         let first = tokio::task::spawn_blocking(move || {
@@ -209,6 +251,32 @@ mod tests {
         drop(has);
         let (_again, there) = listen(at).await.unwrap();
         assert_eq!(there, at);
+    }
+
+    /// As the switches that this one finds in etcd are: some have been gone for long. And strangers have connected.
+    #[tokio::test]
+    async fn neither_the_dead_nor_the_silent_keep_a_hand_over_waiting() {
+        let secret = Some(Secret([7; 32]));
+        let (listener, address) = listen(ANY).await.unwrap();
+        let served = tokio::spawn(serve(listener, secret, |message| async move { Ok(message == b"the last") }));
+        let mut silent = Vec::new();
+        for _ in 0..PLACES / 2 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        // It takes connections, and greets nobody.
+        let (_deaf, nobody) = listen(ANY).await.unwrap();
+        let standbys = [vec![nobody; 40], vec![address]].concat();
+        let begun = Instant::now();
+        let mut line = find(standbys, secret, b"the first").await.unwrap();
+        assert!(begun.elapsed() < 5 * PATIENCE, "{:?}", begun.elapsed());
+        assert_eq!(line.send(b"another").await, Ok(false));
+        // One at a time.
+        let mut other = greet(address, secret).await.unwrap();
+        assert_eq!(other.send(b"the first").await, Err("the standby refuses".into()));
+        assert_eq!(line.send(b"the last").await, Ok(true));
+        assert!(find(vec![address], secret, b"the first").await.is_ok());
+        assert_eq!(find(vec![nobody], secret, b"the first").await.err(), Some(format!("{nobody}: it does not answer")));
+        served.abort();
     }
 
     #[tokio::test]

@@ -101,7 +101,7 @@ struct Server {
     controller: JoinHandle<()>,
     workers: Vec<JoinHandle<()>>,
     /// The shard, unless this switch is alone, and what its switches sign with to each other.
-    sharing: Option<(Shard, Option<Secret>)>,
+    sharing: Option<(Shard, u16, Option<Secret>)>,
     /// Tasks that accept connections, and the one that looks for deadlocks.
     accepting: Vec<tokio::task::JoinHandle<()>>,
     /// Where hosts join and enrol, if packets are signed.
@@ -357,7 +357,7 @@ impl Server {
         }
         let sharing = sharing_with.map(|(shard, root, number, at)| {
             accepting.push(tokio::spawn(hand_over::take_part(shard.clone(), number, at, root, inbox.clone())));
-            (shard, root)
+            (shard, number, root)
         });
         if let Some((door, listener, _)) = door {
             accepting.push(tokio::spawn(Door::watch(admission, hosts, inbox.clone())));

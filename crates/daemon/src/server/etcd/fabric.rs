@@ -117,9 +117,11 @@ impl Shard {
         });
     }
 
-    /// Where other switches take what this one would hand over: whether they still do, they say.
-    pub async fn successors(&self) -> Result<Vec<SocketAddrV4>, Error> {
-        let found = self.etcd.range(&Keys::beginning_with(&self.key("successor/"))).await?;
+    /// Where other switches than this one, `number`, take what it would hand over: whether they still do, they say.
+    pub async fn successors(&self, number: u16) -> Result<Vec<SocketAddrV4>, Error> {
+        let mut found = self.etcd.range(&Keys::beginning_with(&self.key("successor/"))).await?;
+        let own = self.key(&format!("successor/{number:04}")).into_bytes();
+        found.kvs.retain(|entry| entry.key != own);
         let known = |entry: &Entry| {
             let text = String::from_utf8_lossy(&entry.value).into_owned();
             let (address, layout) = text.split_once(' ')?;
