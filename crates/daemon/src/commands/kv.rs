@@ -151,7 +151,10 @@ fn cas(args: &KvCas) -> Result<u8, Failure> {
 }
 
 fn list(args: &KvList) -> Result<(), Failure> {
-    let (keys, _) = listed(&args.endpoint, &args.namespace, args.prefix.as_deref().unwrap_or_default())?;
+    let (keys, silent) = listed(&args.endpoint, &args.namespace, args.prefix.as_deref().unwrap_or_default())?;
+    if silent > 0 {
+        eprintln!("warning: {silent} of the switches did not answer: keys may be missing");
+    }
     match args.output {
         Output::Json => say(&serde_json::to_string(&keys).unwrap_or_default()),
         Output::Text => say(&list_text(&keys)),

@@ -555,8 +555,8 @@ impl Desk {
     /// The shard's other switches are to know a session's new keys.
     fn share_rotation(&self, handle: u16) {
         let Some(controller) = self.seat.records() else { return };
-        if let Some(view) = controller.sessions().find(|view| view.handle == handle) {
-            self.keys.note_rotation(handle, view.record.incarnation, controller.epoch());
+        if let Some(incarnation) = controller.incarnation_of(handle) {
+            self.keys.note_rotation(handle, incarnation, controller.epoch());
         }
     }
 
@@ -777,7 +777,8 @@ impl Desk {
                 if let Some(shard) = self.shard.as_ref().filter(|_| self.admits) {
                     match shard.hosts() {
                         Ok(hosts) => self.admit_only(hosts),
-                        Err(error) => tracing::error!(%error, "can't look who was removed"),
+                        // In a moment they are looked at again (`mirror.rs`).
+                        Err(error) => tracing::warn!(%error, "can't look who was removed"),
                     }
                 }
             }

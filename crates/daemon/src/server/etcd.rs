@@ -29,7 +29,7 @@ use super::metrics::Commits;
 use crate::admission::{Files, numbers_in};
 use crate::config::{Namespace, Sharing};
 use crate::failure::Failure;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddrV4;
@@ -40,6 +40,7 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use wayside_protocol::Time;
 use wayside_protocol::controller::{Answer, Inquiry, Post, Question, Record, Store};
+use wayside_protocol::seal::Period;
 use wayside_wire::mix;
 
 /// Records in one transaction: etcd takes 128 operations by default. A larger batch is several transactions, of which
@@ -112,6 +113,8 @@ pub struct Shard {
     latest: Arc<Mutex<Latest>>,
     /// For a commit, at most.
     patience: Duration,
+    /// Sessions' keys that the other switches have not been told of.
+    untold: Arc<Mutex<BTreeMap<u16, Period>>>,
     /// Until when the post is this switch's, as far as it has heard, on the daemon's clock; 0: it was never told.
     until: Arc<AtomicU64>,
 }
@@ -170,6 +173,7 @@ impl Shard {
             commits: Commits::default(),
             latest: Arc::new(Mutex::new(Latest { revision: 0, process: format!("{process:016x}"), commits: 0 })),
             patience: PATIENCE,
+            untold: Arc::default(),
             until: Arc::default(),
         })
     }
@@ -447,9 +451,14 @@ impl Shard {
         self.within(async move { shard.files_now().await })
     }
 
-    /// The numbers of the hosts that may enrol.
+    /// The numbers of the hosts that may enrol. For who has just got the post, and is to renew it: he waits for a part of
+    /// its lease.
     pub fn hosts(&self) -> Result<HashSet<u64>, Error> {
-        Ok(numbers_in(self.files()?.keys().map(String::as_str)))
+        let (shard, patience) = (self.clone(), self.lease / LEAST);
+        let files = wait(&self.runtime, async move {
+            timeout(patience, shard.files_now()).await.unwrap_or(Err(Error::Silent(patience)))
+        });
+        Ok(numbers_in(files?.keys().map(String::as_str)))
     }
 
     /// Writes one of these files, or (None) removes it.

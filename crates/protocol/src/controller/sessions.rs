@@ -293,6 +293,11 @@ impl<M: SwitchMemory, S: Store> Controller<M, S> {
         })
     }
 
+    /// The incarnation of a handle's session, live or over.
+    pub fn incarnation_of(&self, handle: Handle) -> Option<u64> {
+        self.sessions.get(handle).map(|session| session.record.incarnation)
+    }
+
     /// The secret of a live session.
     pub fn lifeline_of(&self, handle: Handle) -> Option<u64> {
         self.sessions.get(handle).filter(|_| self.sessions.is_live(handle)).map(|session| session.record.lifeline)

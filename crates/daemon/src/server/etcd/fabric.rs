@@ -8,10 +8,10 @@
 //! ```
 
 use super::super::gateway::{Compare, Entry, Keys, Outcome, Put};
-use super::{CHAINS, Error, Latest, PAGE, Shard, holder_of};
+use super::{BATCH, CHAINS, Error, Latest, PAGE, Shard, holder_of};
 use crate::failure::Failure;
 use std::net::SocketAddrV4;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wayside_protocol::chain::MOST_SWITCHES;
 use wayside_protocol::controller::HAND_OVER_LAYOUT;
@@ -130,21 +130,51 @@ impl Shard {
         Ok(found.kvs.iter().filter_map(known).collect())
     }
 
-    /// A session's keys have come to this rotation, for the other switches to know.
+    /// A session's keys have come to this rotation, for the other switches to know. Those of all sessions may do so at
+    /// once: one task tells them, many at a time, the latest of each.
     pub fn note_rotation(&self, handle: u16, period: Period) {
-        let shard = self.clone();
-        let key = self.key(&format!("rotation/{handle:04x}"));
-        let value = format!("{} {} {}", period.incarnation, period.epoch, period.rotation);
-        self.spawn(async move {
-            for _ in 0..ATTEMPTS {
-                match shard.etcd.write(&key, Some(value.clone().into())).await {
-                    Ok(()) => return,
-                    Err(error) => tracing::debug!(%error, handle, "a session's new keys were not told"),
+        let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = untold.is_empty();
+        untold.insert(handle, period);
+        if is_first {
+            self.spawn(self.clone().tell_rotations());
+        }
+    }
+
+    /// What is told stays among the untold until it has been: whoever adds to these while there are some starts nothing.
+    async fn tell_rotations(self) {
+        let mut failures = 0;
+        loop {
+            let batch: Vec<(u16, Period)> = {
+                let untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
+                untold.iter().take(BATCH).map(|(handle, period)| (*handle, *period)).collect()
+            };
+            let put = |&(handle, period): &(u16, Period)| {
+                let Period { incarnation, epoch, rotation } = period;
+                Put::new(&self.key(&format!("rotation/{handle:04x}")), format!("{incarnation} {epoch} {rotation}"))
+            };
+            let told = self.etcd.write_if(Vec::new(), batch.iter().map(put).collect(), None).await;
+            failures = if told.is_ok() { 0 } else { failures + 1 };
+            if let Err(error) = &told {
+                tracing::debug!(%error, "sessions' new keys were not told");
+                if failures == ATTEMPTS {
+                    tracing::warn!(sessions = batch.len(), "the other switches do not know new keys of sessions");
                 }
                 tokio::time::sleep(LOOK).await;
             }
-            tracing::warn!(handle, "the other switches do not know a session's new keys");
-        });
+            if told.is_ok() || failures >= ATTEMPTS {
+                let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
+                for (handle, period) in batch {
+                    // Later ones stay.
+                    if untold.get(&handle) == Some(&period) {
+                        untold.remove(&handle);
+                    }
+                }
+                if untold.is_empty() {
+                    return;
+                }
+            }
+        }
     }
 
     /// A switch's share of the groups from now on.

@@ -393,3 +393,35 @@ fn nobody_takes_another_authority_for_the_one_that_he_has() {
     Mirror::begin(shard.clone(), admission.clone()).unwrap();
     assert_eq!(admission.read("authority.key").unwrap().as_deref(), Some(&b"another"[..]));
 }
+
+/// All sessions' keys may change in one tick.
+#[test]
+fn rotations_of_many_sessions_are_told_together_and_the_latest_of_each() {
+    let Some(server) = server() else { return };
+    let shard = shard(&server, 1);
+    let period = |rotation| Period { incarnation: 5, epoch: 7, rotation };
+    for handle in 0..1_000u16 {
+        shard.note_rotation(handle, period(1));
+        shard.note_rotation(handle, period(2));
+    }
+    let (etcd, prefix) = (shard.etcd.clone(), Keys::beginning_with(&shard.key("rotation/")));
+    let told = || {
+        let (etcd, prefix) = (etcd.clone(), prefix.clone());
+        shard.within(async move { Ok(etcd.range(&prefix).await?) }).unwrap()
+    };
+    let begun = Instant::now();
+    while told().kvs.len() < 1_000 || !shard.untold.lock().unwrap().is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let found = told();
+    assert!(found.kvs.iter().all(|entry| entry.value == b"5 7 2"));
+    let revisions: HashSet<u64> = found.kvs.iter().map(|entry| entry.mod_revision).collect();
+    assert!(revisions.len() <= 12, "{} transactions", revisions.len());
+    // The next one is told too.
+    shard.note_rotation(3, period(3));
+    while !shard.untold.lock().unwrap().is_empty() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(told().kvs.iter().any(|entry| entry.value == b"5 7 3"));
+}
