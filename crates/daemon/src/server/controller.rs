@@ -777,8 +777,11 @@ impl Desk {
                 if let Some(shard) = self.shard.as_ref().filter(|_| self.admits) {
                     match shard.hosts() {
                         Ok(hosts) => self.admit_only(hosts),
-                        // In a moment they are looked at again (`mirror.rs`).
-                        Err(error) => tracing::warn!(%error, "can't look who was removed"),
+                        Err(error) => {
+                            tracing::warn!(%error, "can't look who was removed, and goes on trying");
+                            let inbox = self.inbox.clone();
+                            shard.spawn(shard.clone().await_hosts(move |hosts| inbox.admit_only(hosts)));
+                        }
                     }
                 }
             }

@@ -461,6 +461,16 @@ impl Shard {
         Ok(numbers_in(files?.keys().map(String::as_str)))
     }
 
+    /// The same as soon as etcd tells them.
+    pub async fn await_hosts(self, told: impl FnOnce(HashSet<u64>) + Send) {
+        loop {
+            match self.files_now().await {
+                Ok(files) => return told(numbers_in(files.keys().map(String::as_str))),
+                Err(_) => tokio::time::sleep(ANOTHER_ATTEMPT).await,
+            }
+        }
+    }
+
     /// Writes one of these files, or (None) removes it.
     pub async fn write_file(&self, name: &str, bytes: Option<Vec<u8>>) -> Result<(), Error> {
         Ok(self.etcd.write(&self.key(&format!("enrolment/{name}")), bytes).await?)
