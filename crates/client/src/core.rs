@@ -127,6 +127,11 @@ pub(crate) struct Core {
     server: Option<Server>,
     /// Tasks that wait for the session to begin.
     pub(crate) newcomers: Vec<Waker>,
+    /// How often a hold or a wait ended that nobody here gave up and no answer ended: who waits for several looks at all
+    /// of them then.
+    pub(crate) upsets: u64,
+    /// Tasks that wait for several requests, each by the first of these: to be called then.
+    gatherers: Vec<(RequestId, Waker)>,
     /// Of the call under way, kept for their room.
     wants: Vec<Acquire>,
     ids: Vec<RequestId>,
@@ -156,6 +161,8 @@ impl Core {
             lease_end: None,
             server: None,
             newcomers: Vec::new(),
+            upsets: 0,
+            gatherers: Vec::new(),
             wants: Vec::new(),
             ids: Vec::new(),
             grants: Grants::default(),
@@ -410,6 +417,29 @@ impl Core {
         self.end(id, Standing::Deadlock, Loss::Session, errands);
     }
 
+    /// Has the task called that waits for several requests, of which this is the first, if one of them is upset.
+    pub(crate) fn gather(&mut self, first: RequestId, waker: &Waker, errands: &mut Errands) {
+        match self.gatherers.iter_mut().find(|(known, _)| *known == first) {
+            Some((_, known)) if known.will_wake(waker) => {}
+            Some((_, known)) => errands.forget_one(std::mem::replace(known, waker.clone())),
+            None => self.gatherers.push((first, waker.clone())),
+        }
+    }
+
+    /// It does not wait any more.
+    pub(crate) fn scatter(&mut self, first: RequestId, errands: &mut Errands) {
+        if let Some(place) = self.gatherers.iter().position(|(known, _)| *known == first) {
+            errands.forget_one(self.gatherers.swap_remove(place).1);
+        }
+    }
+
+    fn upset(&mut self, errands: &mut Errands) {
+        self.upsets += 1;
+        if !self.gatherers.is_empty() {
+            errands.wake_all(self.gatherers.drain(..).map(|(_, waker)| waker));
+        }
+    }
+
     /// False: it was over already.
     fn end(&mut self, id: RequestId, standing: Standing, loss: Loss, errands: &mut Errands) -> bool {
         let Some(request) = self.book.end(id) else { return false };
@@ -418,6 +448,9 @@ impl Core {
         }
         request.standing = standing;
         request.tell(errands);
+        if matches!(standing, Standing::Lost | Standing::Deadlock) {
+            self.upset(errands);
+        }
         true
     }
 
@@ -430,6 +463,7 @@ impl Core {
             request.standing = Standing::Lost;
             request.tell(errands);
         }
+        self.upset(errands);
         self.limits.clear();
         self.watchers.tell_all(errands);
         self.enter_phase(phase, errands);

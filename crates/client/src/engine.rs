@@ -9,7 +9,7 @@
 //!
 //! Invariants
 //! * Every use of the node is a [`Engine::visit`]: it takes the lock, and leaves no event and no packet behind.
-//! * What visits publish for those without the lock (`next_timer`, `lease_end`, `incarnation`) is written with the lock
+//! * What visits publish for those without the lock (`next_timer`, `lease`) is written with the lock
 //!   held.
 //! * At any time somebody drives the timers: who spins in [`Engine::wait`], and the background thread, which sleeps no
 //!   longer than `wakes_at`. Whoever leaves, or sleeps, rings it if something is due before. Threads that sleep drive
@@ -22,6 +22,7 @@ use crate::endpoint::Endpoint;
 use crate::entry::{Admission, Way};
 use crate::errands::Errands;
 use crate::fork::Origin;
+use crate::lease::Lease;
 use crate::port::{CheckedOut, Place, Port, Ports};
 use crate::request::Begun;
 use crate::session::Config;
@@ -35,7 +36,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    Ordering::{Relaxed, SeqCst},
 };
 use std::task::Waker;
 use std::time::Duration;
@@ -53,8 +54,6 @@ const GIVEN_UP_AT_ONCE: usize = 256;
 const LOOKS_PER_CLOCK: u64 = 8;
 /// A thread that sleeps looks after timers that are late by so much: the background thread may be looking up names.
 const TIMERS_LATE: Duration = Duration::from_millis(50);
-/// A request id begins with the low bits of its session's incarnation.
-const INCARNATION_SHIFT: u32 = 40;
 /// What an orderly end may take. The lifeline or the lease ends the session otherwise.
 const LEAVE_MOST: Duration = Duration::from_millis(150);
 /// How long it waits before that for what was given back to be taken over: whoever waits for it would have to ask
@@ -74,12 +73,7 @@ pub(crate) struct Engine {
     next_timer: AtomicU64,
     /// When the background thread looks at the timers next; 0 while it is up.
     wakes_at: AtomicU64,
-    /// Until when the session's holds are safe; 0 while there is none. Written after `incarnation`, read before it.
-    lease_end: AtomicU64,
-    /// The last that was not 0.
-    promised: AtomicU64,
-    /// Of the latest session.
-    incarnation: AtomicU64,
+    lease: Lease,
     closes_at: AtomicU64,
     /// Until when a session that is being closed waits for its locks to be taken over; the end of time if it does not.
     lingers_until: AtomicU64,
@@ -123,9 +117,7 @@ impl Engine {
             reach,
             next_timer: AtomicU64::new(u64::MAX),
             wakes_at: AtomicU64::new(0),
-            lease_end: AtomicU64::new(0),
-            promised: AtomicU64::new(0),
-            incarnation: AtomicU64::new(0),
+            lease: Lease::default(),
             closes_at: AtomicU64::new(u64::MAX),
             lingers_until: AtomicU64::new(u64::MAX),
             admission: Admission::default(),
@@ -248,14 +240,8 @@ impl Engine {
 
     #[inline]
     fn publish_lease(&self, core: &Core) {
-        let (incarnation, end) = core.info().map_or((0, 0), |info| (info.incarnation, info.lease_end.0));
-        if self.lease_end.load(Relaxed) != end {
-            self.incarnation.store(incarnation, Relaxed);
-            self.lease_end.store(end, Release);
-            if end != 0 {
-                self.promised.store(end, Relaxed);
-            }
-        }
+        let (incarnation, end) = core.info().map_or((0, Time(0)), |info| (info.incarnation, info.lease_end));
+        self.lease.publish(incarnation, end);
     }
 
     /// Leaves the timers to the background thread, and wakes it if it would be late. Both times were written with the
@@ -654,15 +640,12 @@ impl Engine {
 
     /// Until when the holds of the session that gave out this id are safe; long ago if there is none any more.
     pub(crate) fn lease_end(&self, id: RequestId) -> Time {
-        let end = self.lease_end.load(Acquire);
-        let is_its = self.is_here()
-            && self.incarnation.load(Relaxed) << INCARNATION_SHIFT == id.0 >> INCARNATION_SHIFT << INCARNATION_SHIFT;
-        if is_its { Time(end) } else { Time(0) }
+        if self.is_here() { self.lease.end_of(id) } else { Time(0) }
     }
 
-    /// Until when guards were told last to be safe, whether the session lives or not.
+    /// See [`Lease::promised`].
     pub(crate) fn promised(&self) -> Time {
-        Time(self.promised.load(Relaxed))
+        self.lease.promised()
     }
 
     pub(crate) fn session(&self) -> (Phase, Option<SessionInfo>) {
@@ -690,7 +673,7 @@ impl Engine {
     }
 
     pub(crate) fn grants(&self) -> Grants {
-        self.core.lock().grants
+        if self.is_here() { self.core.lock().grants } else { Grants::default() }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -706,7 +689,7 @@ impl Engine {
     }
 
     pub(crate) fn kept(&self) -> usize {
-        self.core.lock().node.kept()
+        if self.is_here() { self.core.lock().node.kept() } else { 0 }
     }
 
     pub(crate) fn switch(&self) -> SocketAddrV4 {

@@ -125,6 +125,11 @@ impl Errands {
         }
     }
 
+    /// The same.
+    pub(crate) fn forget_one(&mut self, waker: Waker) {
+        self.rest().forgotten.push(waker);
+    }
+
     /// The session has begun or ended.
     pub(crate) fn tell_newcomers(&mut self, newcomers: &mut Vec<Waker>) {
         self.wake(newcomers);

@@ -73,9 +73,13 @@ impl Fetch {
     /// Sends the grant on, with these data. If it is over by now, they reach nobody.
     ///
     /// # Errors
-    /// [`Error::FetchTooLarge`], and nothing is sent: the holder is to hear that there is no answer, or drop it.
+    /// [`Error::FetchTooLarge`], and nothing is sent: the holder is to hear that there is no answer, or drop it;
+    /// [`Error::Closed`] in a process that was forked since.
     pub fn answer(mut self, data: &[u8]) -> Result<(), Error> {
         check(data)?;
+        if !self.engine.is_here() {
+            return Err(Error::Closed);
+        }
         self.send(Some(data));
         Ok(())
     }
@@ -147,6 +151,9 @@ impl Session {
                 answer(Fetch { engine, question, is_answered: false });
             }
         });
-        drop(self.connection.engine.visit(|core, _, _| core.serve_fetches(server)));
+        let engine = &self.connection.engine;
+        if engine.is_here() {
+            drop(engine.visit(|core, _, _| core.serve_fetches(server)));
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! what that still relies on; locks of threads that it does not have may be taken for ever. So there nothing of its
 //! parent's is used, or given back.
 
+use crate::{task, wait};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -36,4 +37,6 @@ impl Origin {
 /// Runs in the child, which has one thread.
 unsafe extern "C" fn count_fork() {
     FORKS.fetch_add(1, Relaxed);
+    task::forked();
+    wait::forked();
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
-use wayside_protocol::{Fetched, Mode, Path, Time, Token};
+use wayside_protocol::{Fetched, Mode, NotFetched, Path, Time, Token};
 
 /// A lock that is held. Dropping it gives the lock back, without waiting for anybody.
 ///
@@ -38,10 +38,11 @@ impl Guard {
         Guard { connection, name, begun, grant, is_given_back: false }
     }
 
-    /// Looks at what the session knows of it, over or not.
-    fn look<R>(&self, look: impl FnOnce(&mut Request, &mut Errands) -> R) -> R {
+    /// Looks at what the session knows of it, over or not; nothing, in a process that was forked since.
+    fn look<R>(&self, look: impl FnOnce(&mut Request, &mut Errands) -> R) -> Option<R> {
+        let engine = &self.connection.engine;
         let look = |core: &mut Core, _, errands: &mut _| look(core.book.of(self.begun), errands);
-        self.connection.engine.visit(look)
+        engine.is_here().then(|| engine.visit(look))
     }
 
     /// The fencing token: 63 bits. A later exclusive grant of the same name has a higher one, across restarts of the
@@ -51,10 +52,10 @@ impl Guard {
         self.grant.token
     }
 
-    /// Shared or exclusive.
+    /// Shared or exclusive; shared in a process that was forked since, where nothing is held.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        self.look(|request, _| request.mode)
+        self.look(|request, _| request.mode).unwrap_or(Mode::Shared)
     }
 
     /// Who granted it: the switch, the slot's agent on another node, or this process's own agent.
@@ -63,10 +64,10 @@ impl Guard {
         self.grant.path
     }
 
-    /// The name as it was asked for; a number in decimal.
+    /// The name as it was asked for; a number in decimal, as which it is known in a process that was forked since.
     #[must_use]
     pub fn name(&self) -> String {
-        self.look(|request, _| request.label())
+        self.look(|request, _| request.label()).unwrap_or_else(|| self.name.to_string())
     }
 
     /// The calling thread, or the [`Task`](crate::Task) that it works for, holds the lock from now on, as far as
@@ -82,8 +83,9 @@ impl Guard {
     /// # Errors
     /// [`NotFetched`](crate::NotFetched): which is no reason to give the lock back.
     pub fn fetched(&mut self) -> Fetched {
+        let engine = &self.connection.engine;
         let take = |core: &mut Core, _, _: &mut _| core.node.take_fetched(self.begun.id);
-        self.connection.engine.visit(take)
+        if engine.is_here() { engine.visit(take) } else { Err(NotFetched::Direct) }
     }
 
     pub(crate) fn name_id(&self) -> u64 {
@@ -138,13 +140,22 @@ impl Guard {
         let look = |core: &mut Core, _: &mut _| core.book.of(self.begun).downgraded();
         // What comes for tasks has its readers, who tell this thread.
         let home = if home == Place::REACTOR { &port } else { engine.port(home) };
-        shared.unwrap_or_else(|| engine.wait(&port, &home.socket, now, look))?;
+        match shared {
+            Some(shared) => {
+                engine.entrust_timers();
+                shared
+            }
+            None => engine.wait(&port, &home.socket, now, look),
+        }?;
         if self.is_lost() { Err(Error::Lost) } else { Ok(()) }
     }
 
     /// As [`Guard::downgrade`], as a future. Dropping it does not take the downgrade back.
     pub async fn downgrade_async(&mut self) -> Result<(), Error> {
         let engine = &self.connection.engine;
+        if !engine.is_here() {
+            return Err(Error::Closed);
+        }
         engine.visit(|core, now, _| core.node.downgrade(now, self.begun.id));
         engine.entrust_timers();
         future::poll_fn(|context| {
@@ -157,7 +168,7 @@ impl Guard {
                 }
                 shared
             });
-            shared.map_or(Poll::Pending, Poll::Ready)
+            shared.unwrap_or(Some(Err(Error::Closed))).map_or(Poll::Pending, Poll::Ready)
         })
         .await?;
         if self.is_lost() { Err(Error::Lost) } else { Ok(()) }

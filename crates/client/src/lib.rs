@@ -52,6 +52,7 @@ mod error;
 mod fetch;
 mod fork;
 mod guard;
+mod lease;
 mod leased;
 mod leases;
 mod lifeline;

@@ -96,14 +96,14 @@ impl<'s, 'n> LockRequest<'s, 'n> {
     /// [`Error::Unavailable`] if there is no session and none to be had, [`Error::InvalidName`],
     /// [`Error::InvalidPriority`].
     pub fn acquire(self) -> Result<Guard, Error> {
-        let Some(spread) = &self.session.spread else { return self.acquire_of(&self.session.connection, None) };
+        let Some(spread) = &self.session.spread else { return self.acquire_of(&self.session.connection, None, None) };
         let since = clock::now();
         loop {
             // What is no name is told as by any connection.
             let connection =
                 self.name.id().map_or_else(|_| Ok(self.session.connection.clone()), |name| spread.of(name));
             let acquired = connection.and_then(|connection| {
-                let acquired = self.acquire_of(&connection, Some(spread));
+                let acquired = self.acquire_of(&connection, Some(spread), Some(since));
                 acquired.map_err(|error| spread.anew(&connection, &error))
             });
             match acquired {
@@ -119,9 +119,14 @@ impl<'s, 'n> LockRequest<'s, 'n> {
 
     /// Of the shard that has it, or of the only one.
     #[inline]
-    fn acquire_of(&self, connection: &Arc<Connection>, spread: Option<&Spread>) -> Result<Guard, Error> {
+    fn acquire_of(
+        &self,
+        connection: &Arc<Connection>,
+        spread: Option<&Spread>,
+        since: Option<Time>,
+    ) -> Result<Guard, Error> {
         let mut watch = connection.engine.config.observer.watch(self.terms.mode);
-        let acquired = self.acquire_watched(connection, spread, &mut watch);
+        let acquired = self.acquire_watched(connection, spread, since, &mut watch);
         watch.ends(&acquired);
         acquired
     }
@@ -130,6 +135,7 @@ impl<'s, 'n> LockRequest<'s, 'n> {
         &self,
         connection: &Arc<Connection>,
         spread: Option<&Spread>,
+        mut since: Option<Time>,
         watch: &mut Watch,
     ) -> Result<Guard, Error> {
         self.terms.check()?;
@@ -137,7 +143,6 @@ impl<'s, 'n> LockRequest<'s, 'n> {
         let name = self.name.named()?;
         let engine = &connection.engine;
         let port = engine.check_out()?;
-        let mut since = None;
         let (begun, now, outcome) = loop {
             let begun = engine.visit_and_look(
                 Some(port.place),
@@ -162,7 +167,13 @@ impl<'s, 'n> LockRequest<'s, 'n> {
             }
         };
         let look = |core: &mut Core, _: &mut Errands| core.book.of(begun).outcome();
-        let outcome = outcome.unwrap_or_else(|| engine.wait(&port, &port.socket, now, look));
+        let outcome = match outcome {
+            Some(outcome) => {
+                engine.entrust_timers();
+                outcome
+            }
+            None => engine.wait(&port, &port.socket, now, look),
+        };
         conclude(connection, name.id, begun, outcome)
     }
 

@@ -6,7 +6,7 @@ use crate::errands::Errands;
 use crate::guard::{Guard, Lost, block_on};
 use crate::name::Named;
 use crate::observe::Watch;
-use crate::request::{Begun, Standing};
+use crate::request::Begun;
 use crate::session::{Connection, Session};
 use crate::spread::{OfShard, Spread};
 use crate::{Error, Name, clock};
@@ -179,7 +179,14 @@ fn acquire_of(
         }
     };
     let look = |core: &mut Core, _: &mut Errands| waited.look(core, connection);
-    outcome.unwrap_or_else(|| engine.wait(&port, &port.socket, now, look)).inspect_err(|_| waited.give_up(engine))
+    let outcome = match outcome {
+        Some(outcome) => {
+            engine.entrust_timers();
+            outcome
+        }
+        None => engine.wait(&port, &port.socket, now, look),
+    };
+    outcome.inspect_err(|_| waited.give_up(engine))
 }
 
 impl<'n> IntoFuture for ManyRequest<'_, 'n> {
@@ -332,31 +339,41 @@ impl Drop for AcquiringMany<'_> {
 }
 
 /// Requests that are granted one after the other, and how many of them were when they were looked at last: the others
-/// wait, so that the first of them is the next that anything happens to.
+/// wait, so that the first of them is the next that anything happens to; unless one is upset, of whichever all are
+/// looked at.
 struct Waited {
     begun: Vec<Begun>,
     held: usize,
+    /// The session's when they were looked at last ([`Core::upsets`]).
+    upsets: u64,
+    /// A task waits.
+    is_gathered: bool,
     /// With room for all, made before: nothing allocates while the session's lock is held.
     guards: Vec<Guard>,
 }
 
 impl Waited {
     fn new(count: usize) -> Waited {
-        Waited { begun: Vec::new(), held: 0, guards: Vec::with_capacity(count) }
+        let guards = Vec::with_capacity(count);
+        Waited { begun: Vec::new(), held: 0, upsets: u64::MAX, is_gathered: false, guards }
     }
 
     /// All guards, or why there are none; None while that is open.
     fn look(&mut self, core: &mut Core, connection: &Arc<Connection>) -> Option<Result<Guards, Error>> {
-        let before = self.held;
+        if self.upsets != core.upsets {
+            self.upsets = core.upsets;
+            // Held before and over by its own time, or given up to end a deadlock while others are waited for.
+            for &one in &self.begun {
+                if let Some(Err(refused)) = core.book.of(one).outcome() {
+                    return Some(Err(core.book.of(one).error(refused)));
+                }
+            }
+        }
         while let Some(&next) = self.begun.get(self.held) {
             match core.book.of(next).outcome()? {
                 Ok(_) => self.held += 1,
                 Err(refused) => return Some(Err(core.book.of(next).error(refused))),
             }
-        }
-        // One that was granted earlier may be over by now, by its own time.
-        if before > 0 && !self.begun.iter().all(|&one| core.book.of(one).standing == Standing::Held) {
-            return Some(Err(Error::Lost));
         }
         self.guards.extend(self.begun.iter().map(|&one| {
             let request = core.book.of(one);
@@ -367,6 +384,9 @@ impl Waited {
 
     /// From the last to the first: none of those still to come is asked for.
     fn give_up(&self, engine: &Engine) {
+        if let Some(first) = self.begun.first().filter(|_| self.is_gathered && engine.is_here()) {
+            engine.visit(|core, _, errands| core.scatter(first.id, errands));
+        }
         engine.give_up(self.begun.iter().rev().copied());
     }
 
@@ -382,6 +402,13 @@ impl Waited {
         let outcome = self.look(core, connection);
         for begun in &self.begun[before..self.held] {
             errands.forget(&mut core.book.of(*begun).listeners);
+        }
+        if let (Some(first), Some(waker)) = (self.begun.first(), waker.as_ref()) {
+            self.is_gathered = outcome.is_none();
+            match outcome {
+                None => core.gather(first.id, waker, errands),
+                Some(_) => core.scatter(first.id, errands),
+            }
         }
         if let Some(&next) = self.begun.get(self.held) {
             let next = core.book.of(next);

@@ -12,11 +12,15 @@ use std::marker::PhantomData;
 use std::pin::pin;
 use std::str::FromStr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Has the task for whose command a process runs: for its main thread that task waits. `wayside lock` sets it.
 pub const TASK_VARIABLE: &str = "WAYSIDE_TASK";
 
 const TASK: u64 = 1 << 63;
+
+/// What the main thread is; 0: not known yet.
+static MAIN: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// Of the calling thread; 0: not known yet.
@@ -69,8 +73,11 @@ impl Task {
     /// [`TASK_VARIABLE`].
     #[must_use]
     pub fn of_main_thread() -> Task {
-        static MAIN: OnceLock<Task> = OnceLock::new();
-        *MAIN.get_or_init(Task::new)
+        let new = Task::new();
+        match MAIN.compare_exchange(0, new.0, Relaxed, Relaxed) {
+            Ok(_) => new,
+            Err(known) => Task(known),
+        }
     }
 }
 
@@ -120,6 +127,14 @@ fn find_thread() -> u64 {
     let id = unsafe { libc::gettid() } as u64;
     CURRENT.set(id);
     id
+}
+
+/// This process was forked: its thread is another one than the parent's that it is a copy of. Runs before anything else
+/// does in the child.
+pub(crate) fn forked() {
+    MAIN.store(0, Relaxed);
+    // What works for a task goes on doing so.
+    let _ = CURRENT.try_with(|current| current.set(if current.get() & TASK == 0 { 0 } else { current.get() }));
 }
 
 /// Whose a request is that a future makes: the thread that polls it serves many.

@@ -38,6 +38,11 @@ const VAIN_MOST: u8 = 6;
 /// Threads of this process that spin by [`Wait::Adaptive`].
 static SPINNING: AtomicUsize = AtomicUsize::new(0);
 
+/// This process was forked: its parent's threads are not its own.
+pub(crate) fn forked() {
+    SPINNING.store(0, Relaxed);
+}
+
 /// What a thread has learned of its waits. Its own, and read by no other.
 #[derive(Default)]
 pub(crate) struct Habit {

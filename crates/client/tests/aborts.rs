@@ -119,6 +119,27 @@ fn waits_are_given_up_with_their_cycle_and_nothing_else_is() {
     });
     eventually(|| other.lock_many(["a", "c"]).try_lock().is_ok());
 
+    // Whichever of them it is: the others may be awaited for long.
+    let also = other.lock("c").acquire().unwrap();
+    for (is_task, name) in [(false, "b"), (false, "c"), (true, "b"), (true, "c")] {
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let request = session.lock_many(["b", "c"]);
+                if is_task { support::block_on(request.acquire_async()) } else { request.acquire() }
+            });
+            let wait = loop {
+                let entries = list(&mut daemon, Some(0)).entries;
+                if let (2, Some(wait)) = (entries.len(), entries.into_iter().find(|wait| wait.name == name)) {
+                    break wait;
+                }
+            };
+            abort(&mut daemon, &wait.request);
+            is_deadlock(waiter.join().unwrap());
+        });
+        eventually(|| list(&mut daemon, None).entries.is_empty());
+    }
+    drop(also);
+
     // Who tries stands still for nobody, even if no answer comes.
     switch.faults.mute.store(true, SeqCst);
     let mut tries = Box::pin(task.scope(session.lock("e").try_lock_async()));

@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 use support::{LEASE, TestSwitch, block_on, eventually};
-use wayside_client::Error;
+use wayside_client::{Error, Mode, Task};
 
 /// Whether `work` says so in a process of its own, in time.
 fn in_child(work: impl FnOnce() -> bool) -> bool {
@@ -69,6 +69,29 @@ fn what_a_fork_drops_its_parent_still_has() {
     guard.release().unwrap();
     guards.release().unwrap();
     eventually(|| other.lock_many(["a", "b", "c"]).try_lock().is_ok());
+}
+
+/// Nothing is asked of the session, whose lock another thread of the parent's may have had; nor said in its name.
+#[test]
+fn what_a_fork_asks_of_a_guard_is_answered_by_itself() {
+    let switch = TestSwitch::start();
+    let session = switch.session();
+    let mut guard = session.lock("a").acquire().unwrap();
+    let task = Task::of_main_thread();
+    assert_eq!(task, Task::of_main_thread());
+    assert!(in_child(|| {
+        let mut of_child = pin!(guard.downgrade_async());
+        let is_told = block_on(of_child.as_mut()).unwrap_err() == Error::Closed;
+        let is_another = Task::of_main_thread() != task && Task::of_main_thread() == Task::of_main_thread();
+        is_told && is_another && session.grants().switch == 0 && session.kept() == 0
+    }));
+    assert!(in_child(|| {
+        guard.adopt();
+        guard.mode() == Mode::Shared && guard.name().bytes().all(|byte| byte.is_ascii_digit()) && guard.is_lost()
+    }));
+    thread::sleep(LEASE);
+    assert_eq!((guard.mode(), guard.name().as_str(), session.grants().switch), (Mode::Exclusive, "a", 1));
+    guard.release().unwrap();
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! What callers get: modes, tries, time-outs, several locks, loss.
 
-use crate::support::{LEASE, TestSwitch, eventually};
+use crate::support::{LEASE, TestSwitch, block_on, eventually};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 use wayside_client::{Error, Mode, Path, Session, Wait};
+
+/// Of sessions that look at nothing by themselves for seconds.
+const LONG: Duration = Duration::from_secs(60);
 
 #[test]
 fn an_undisputed_lock_is_granted_by_the_switch_and_given_back() {
@@ -277,4 +280,49 @@ fn a_session_ends_in_bounded_time_without_a_switch() {
     drop(session);
     drop(guard);
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+/// A lock that the process has already comes without a packet, and nobody waits who would look at the time.
+#[test]
+fn a_hold_that_came_at_once_ends_in_time() {
+    let switch = TestSwitch::start();
+    for several in [false, true] {
+        let late = || {
+            // Its background thread looks for a daemon here once a second, when it has just begun.
+            let session = switch.builder().lease(LONG).connect().unwrap();
+            let held = session.lock("a").shared().acquire().unwrap();
+            // Then it sleeps again.
+            thread::sleep(Duration::from_millis(100));
+            let (begun, short) = (Instant::now(), Duration::from_millis(50));
+            if several {
+                session.lock_many(["a"]).shared().ttl(short).acquire().unwrap().each()[0].lost();
+            } else {
+                session.lock("a").shared().ttl(short).acquire().unwrap().lost();
+            }
+            let late = begun.elapsed();
+            held.release().unwrap();
+            late
+        };
+        let least = (0..3).map(|_| late()).min().unwrap();
+        assert!(least < Duration::from_millis(600), "several: {several}; {least:?}");
+    }
+}
+
+/// One that is over by its own time is not held when the last one comes, however long that takes.
+#[test]
+fn several_are_lost_with_the_first_that_is() {
+    let switch = TestSwitch::start();
+    let (session, other) = (switch.builder().lease(LONG).connect().unwrap(), switch.session());
+    let blocks = other.lock("b").acquire().unwrap();
+    let request = || session.lock_many(["a", "b"]).ttl(Duration::from_millis(50));
+    let begun = Instant::now();
+    assert_eq!(request().acquire().unwrap_err(), Error::Lost);
+    assert_eq!(block_on(request().acquire_async()).unwrap_err(), Error::Lost);
+    assert!(begun.elapsed() < LONG / 16, "{:?}", begun.elapsed());
+    eventually(|| other.lock("a").try_lock().is_ok());
+    blocks.release().unwrap();
+    // Whoever gave up is called no more.
+    drop(request().acquire_async());
+    let all = request().acquire().unwrap();
+    assert_eq!(all.each().len(), 2);
 }
