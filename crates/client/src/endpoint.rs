@@ -2,7 +2,7 @@
 
 use crate::{Error, Name};
 use std::fmt;
-use std::net::{SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
 use wayside_protocol::Shards;
 
 /// Names the switch for every session that is not told otherwise: `host[:port]`, several separated by commas; where
@@ -37,6 +37,11 @@ impl Endpoint {
             return Err(invalid("write host:port"));
         }
         Ok(Endpoint { host: host.into(), port })
+    }
+
+    /// Whether nothing has to be looked up to find it.
+    pub(crate) fn is_address(&self) -> bool {
+        self.host.parse::<Ipv4Addr>().is_ok()
     }
 
     /// Reads several, separated by commas.

@@ -485,11 +485,23 @@ impl Engine {
     }
 
     /// Begins another session after one was lost or none was found: from new sockets, at the next endpoint that
-    /// leads anywhere.
+    /// leads anywhere. Names of hosts are looked up by a thread of their own, however long that takes where the network
+    /// is gone: whoever calls this has others to look after.
     pub(crate) fn enrol_anew(self: &Arc<Self>, next_endpoint: bool) {
+        let endpoints = &self.config.endpoints;
+        if endpoints.iter().all(Endpoint::is_address) {
+            return self.enrol_at(&resolved(endpoints), next_endpoint);
+        }
+        let endpoints = endpoints.clone();
+        self.in_thread_of(&self.admission.looking, move || {
+            let found = resolved(&endpoints);
+            Box::new(move |engine| engine.enrol_at(&found, next_endpoint))
+        });
+    }
+
+    /// `found`: where each endpoint leads.
+    fn enrol_at(self: &Arc<Self>, found: &[Result<SocketAddrV4, Error>], next_endpoint: bool) {
         let (before, silent) = *self.switch.lock();
-        // Names are looked up, and files read, while nobody waits for a lock of this thread's.
-        let found = resolved(&self.config.endpoints);
         let moved = *self.moved.lock();
         let index = (before + usize::from(next_endpoint)) % (found.len() + usize::from(moved.is_some()));
         let address = match found.get(index) {
@@ -500,7 +512,7 @@ impl Engine {
             }
             None => moved.unwrap_or(silent),
         };
-        *self.known.lock() = addresses(&found);
+        *self.known.lock() = addresses(found);
         let way = self.way_to(address);
         let mut errands = Errands::new(None);
         let mut switch = self.switch.lock();

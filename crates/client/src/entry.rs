@@ -42,6 +42,8 @@ pub(crate) struct Admission {
     /// A thread is at it; and another one at a pledge, which keeps no session from being asked for.
     busy: Arc<AtomicBool>,
     pledging: Arc<AtomicBool>,
+    /// And at looking up where the endpoints lead.
+    pub(crate) looking: Arc<AtomicBool>,
     /// Nonce of the attempt whose answer is wanted.
     attempt: Mutex<u64>,
     /// Why this host gets no session, until somebody lets it in.
@@ -54,7 +56,7 @@ pub(crate) struct Admission {
 const ANOTHER_ATTEMPT: Duration = Duration::from_secs(3_600);
 
 /// What is to be done with what a thread has brought.
-type Sequel = Box<dyn FnOnce(&Engine)>;
+pub(crate) type Sequel = Box<dyn FnOnce(&Arc<Engine>)>;
 
 /// Whatever a thread meets, it is over then.
 struct Over(Arc<AtomicBool>);
@@ -173,7 +175,7 @@ impl Engine {
                 Box::new(move |engine| engine.visit(|core, _, _| core.node.on_followed(&enrolment)))
             }
             // It may have to be asked later.
-            _ => Box::new(|_: &Engine| ()),
+            _ => Box::new(|_: &Arc<Engine>| ()),
         });
     }
 
@@ -219,7 +221,11 @@ impl Engine {
     }
 
     /// The same, unless one is busy already.
-    fn in_thread_of(self: &Arc<Engine>, busy: &Arc<AtomicBool>, work: impl FnOnce() -> Sequel + Send + 'static) {
+    pub(crate) fn in_thread_of(
+        self: &Arc<Engine>,
+        busy: &Arc<AtomicBool>,
+        work: impl FnOnce() -> Sequel + Send + 'static,
+    ) {
         if busy.swap(true, SeqCst) {
             return;
         }

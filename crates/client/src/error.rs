@@ -108,7 +108,8 @@ pub enum Error {
     /// So many locks cannot be kept.
     #[error("invalid number of locks to keep: {0:?}; write 0 to 1000000")]
     InvalidKeep(String),
-    /// This session holds and awaits as much as it may: a million locks.
+    /// This session holds and awaits as much as it may: a million locks. Or, after days of a million a second, it has
+    /// made 2^40 requests: begin another one.
     #[error("too many requests: this session has a million under way")]
     TooMany,
     /// The operating system refused a socket or a thread.

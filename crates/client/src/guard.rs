@@ -98,6 +98,9 @@ impl Guard {
 
     /// Until when the lock is held unless the session's next heartbeat is acknowledged before: earlier than anybody
     /// else's grant. With a [`ttl`](crate::LockRequest::ttl), never later than its end.
+    ///
+    /// Do not keep it: while a host is suspended the lease goes on, and an [`Instant`] does not. [`Guard::is_lost`]
+    /// knows.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         clock::instant(self.end()).unwrap_or_else(Instant::now)

@@ -92,9 +92,11 @@ impl<'s, 'n> LockRequest<'s, 'n> {
     ///
     /// # Errors
     /// [`Error::TimedOut`] after [`LockRequest::wait`], or [`Error::OverBudget`] if the namespace asked for too much
-    /// meanwhile, [`Error::Lost`] if the session is lost,
-    /// [`Error::Unavailable`] if there is no session and none to be had, [`Error::InvalidName`],
-    /// [`Error::InvalidPriority`].
+    /// meanwhile; [`Error::Deadlock`] if it was given up to end one; [`Error::Lost`] if the session is lost.
+    /// [`Error::Unavailable`] if there is no session and none to be had, [`Error::Refused`] and [`Error::NotJoined`] if
+    /// that is why. [`Error::InvalidName`], [`Error::InvalidPriority`], [`Error::FetchTooLarge`],
+    /// [`Error::TooMany`]. [`Error::Closed`] after [`Session::close`], and in a process that was forked since;
+    /// [`Error::System`] without another socket.
     pub fn acquire(self) -> Result<Guard, Error> {
         let Some(spread) = &self.session.spread else { return self.acquire_of(&self.session.connection, None, None) };
         let since = clock::now();

@@ -201,7 +201,18 @@ fn a_hold_ends_with_its_own_time() {
 #[test]
 fn a_lost_session_loses_its_guards_once_and_enrols_anew() {
     let switch = TestSwitch::start();
-    let session = switch.session();
+    loses_once(&switch, &switch.session());
+}
+
+/// Whose address another thread looks up, in its own time.
+#[test]
+fn so_does_one_of_a_switch_that_has_a_name() {
+    let switch = TestSwitch::start();
+    let endpoint = format!("localhost:{}", switch.address.port());
+    loses_once(&switch, &Session::builder().endpoint(endpoint).connect().unwrap());
+}
+
+fn loses_once(switch: &TestSwitch, session: &Session) {
     let guard = session.lock("a").acquire().unwrap();
     let (deadline, first) = (guard.deadline(), session.info().unwrap());
     switch.faults.mute.store(true, SeqCst);
