@@ -127,8 +127,8 @@ pub(crate) struct Core {
     server: Option<Server>,
     /// Tasks that wait for the session to begin.
     pub(crate) newcomers: Vec<Waker>,
-    /// How often a hold or a wait ended that nobody here gave up and no answer ended: who waits for several looks at all
-    /// of them then.
+    /// How often a hold or a wait ended that nobody here gave up and no answer ended: who waits for several looks at
+    /// all of them then.
     pub(crate) upsets: u64,
     /// Tasks that wait for several requests, each by the first of these: to be called then.
     gatherers: Vec<(RequestId, Waker)>,

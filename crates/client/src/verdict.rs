@@ -1,5 +1,5 @@
-//! Whether a session has begun, and why not: what the switch refuses, what it takes only from hosts that have joined, or
-//! that nothing has answered.
+//! Whether a session has begun, and why not: what the switch refuses, what it takes only from hosts that have joined,
+//! or that nothing has answered.
 
 use crate::Error;
 use crate::core::{Core, Phase};

@@ -647,8 +647,8 @@ timed out (see -E), 76 lost or its --ttl over while COMMAND ran, 77 not allowed,
 
 #[derive(Debug, Args)]
 pub struct SwitchArgs {
-    /// TOML file with the long flags below as keys (listen, admin_listen, ...) and an array of tables `namespace` (name,
-    /// slots, policy, engine and more: docs/daemon.md)
+    /// TOML file with the long flags below as keys (listen, admin_listen, ...) and an array of tables `namespace`
+    /// (name, slots, policy, engine and more: docs/daemon.md)
     #[arg(long, env = "WAYSIDE_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
 

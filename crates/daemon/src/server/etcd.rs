@@ -451,8 +451,8 @@ impl Shard {
         self.within(async move { shard.files_now().await })
     }
 
-    /// The numbers of the hosts that may enrol. For who has just got the post, and is to renew it: he waits for a part of
-    /// its lease.
+    /// The numbers of the hosts that may enrol. For who has just got the post, and is to renew it: he waits for a part
+    /// of its lease.
     pub fn hosts(&self) -> Result<HashSet<u64>, Error> {
         let (shard, patience) = (self.clone(), self.lease / LEAST);
         let files = wait(&self.runtime, async move {

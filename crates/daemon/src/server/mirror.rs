@@ -8,8 +8,8 @@
 //!   in etcd. Where both have changed, what is here counts: a host's file is written once, so that brings back nobody.
 //! * There is one authority: whoever makes the first one writes it on the condition that there is none, and last: where
 //!   it is, all that was here is. Where it is not, etcd has lost what it had: nothing is taken over, and who runs says
-//!   it again. Nobody who has been one of these switches takes another one for it: what hosts have of the first would be
-//!   worth nothing, and its key is nowhere else.
+//!   it again. Nobody who has been one of these switches takes another one for it: what hosts have of the first would
+//!   be worth nothing, and its key is nowhere else.
 //! * A file that can't be read has not changed.
 //! * `shared` names what etcd has, or had: a file is named before it is written here, and after it is removed.
 //!

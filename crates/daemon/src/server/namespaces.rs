@@ -111,7 +111,7 @@ pub fn queue_shape<'a>(lease: Duration, namespaces: impl IntoIterator<Item = (u1
 
 /// A lock that is to keep its queue may have none in a memory that an earlier daemon has left: it died when the lock
 /// had gone to its lock server and was to come back. That is waited for again.
-#[cfg_attr(not(feature = "xdp"), expect(dead_code, reason = "no other memory outlives its daemon"))]
+#[cfg_attr(not(any(feature = "xdp", test)), expect(dead_code, reason = "no other memory outlives its daemon"))]
 pub fn await_missing(switch: &Switch, number: u16, namespace: &Namespace) {
     if namespace.allocation == Allocation::Fixed {
         for name in namespace.queue_ids() {

@@ -141,7 +141,8 @@ impl Shard {
         }
     }
 
-    /// What is told stays among the untold until it has been: whoever adds to these while there are some starts nothing.
+    /// What is told stays among the untold until it has been: whoever adds to these while there are some starts
+    /// nothing.
     async fn tell_rotations(self) {
         let mut failures = 0;
         loop {
