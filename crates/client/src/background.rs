@@ -149,6 +149,8 @@ impl Background<'_> {
             Phase::Enrolling => self.engine.call_newcomers(),
             Phase::Lost => {
                 self.lifeline.let_go(self.engine.promised());
+                // Where the switch is may take long to look up.
+                self.engine.call_newcomers();
                 self.engine.enrol_anew(false);
             }
             // A namespace may be made and handles may be freed: ask again from time to time.

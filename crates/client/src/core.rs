@@ -16,7 +16,7 @@ use crate::request::{Begun, Grant, Standing};
 use crate::watch::Watchers;
 use crate::{Error, Name, NodeId, clock, task};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::net::SocketAddrV4;
 use std::task::Waker;
 use std::time::Duration;
@@ -130,8 +130,8 @@ pub(crate) struct Core {
     /// How often a hold or a wait ended that nobody here gave up and no answer ended: who waits for several looks at
     /// all of them then.
     pub(crate) upsets: u64,
-    /// Tasks that wait for several requests, each by the first of these: to be called then.
-    gatherers: Vec<(RequestId, Waker)>,
+    /// Tasks that wait for several requests, each by the first of these: to be called when one of them is upset.
+    gatherers: HashMap<RequestId, Waker>,
     /// Of the call under way, kept for their room.
     wants: Vec<Acquire>,
     ids: Vec<RequestId>,
@@ -162,7 +162,7 @@ impl Core {
             server: None,
             newcomers: Vec::new(),
             upsets: 0,
-            gatherers: Vec::new(),
+            gatherers: HashMap::new(),
             wants: Vec::new(),
             ids: Vec::new(),
             grants: Grants::default(),
@@ -248,6 +248,7 @@ impl Core {
             request.text.push_str(text);
         }
         request.since = now;
+        request.gathered_by = None;
         request.longest = terms.longest;
         request.tries = terms.tries;
         request.priority = terms.priority.unwrap_or_default();
@@ -417,26 +418,24 @@ impl Core {
         self.end(id, Standing::Deadlock, Loss::Session, errands);
     }
 
-    /// Has the task called that waits for several requests, of which this is the first, if one of them is upset.
-    pub(crate) fn gather(&mut self, first: RequestId, waker: &Waker, errands: &mut Errands) {
-        match self.gatherers.iter_mut().find(|(known, _)| *known == first) {
-            Some((_, known)) if known.will_wake(waker) => {}
-            Some((_, known)) => errands.forget_one(std::mem::replace(known, waker.clone())),
-            None => self.gatherers.push((first, waker.clone())),
+    /// These are one task's, which is called if one of them is upset. What is left of `waker` is for the caller to drop,
+    /// without the session's lock.
+    pub(crate) fn gather(&mut self, all: &[Begun], waker: &mut Option<Waker>, errands: &mut Errands) {
+        let Some(first) = all.first().map(|first| first.id) else { return };
+        if self.book.of(all[0]).gathered_by.is_none() {
+            all.iter().for_each(|&one| self.book.of(one).gathered_by = Some(first));
+        }
+        let known = self.gatherers.get(&first);
+        let new = waker.take_if(|new| !known.is_some_and(|known| known.will_wake(new)));
+        if let Some(former) = new.and_then(|new| self.gatherers.insert(first, new)) {
+            errands.forget_one(former);
         }
     }
 
     /// It does not wait any more.
     pub(crate) fn scatter(&mut self, first: RequestId, errands: &mut Errands) {
-        if let Some(place) = self.gatherers.iter().position(|(known, _)| *known == first) {
-            errands.forget_one(self.gatherers.swap_remove(place).1);
-        }
-    }
-
-    fn upset(&mut self, errands: &mut Errands) {
-        self.upsets += 1;
-        if !self.gatherers.is_empty() {
-            errands.wake_all(self.gatherers.drain(..).map(|(_, waker)| waker));
+        if let Some(waker) = self.gatherers.remove(&first) {
+            errands.forget_one(waker);
         }
     }
 
@@ -448,8 +447,10 @@ impl Core {
         }
         request.standing = standing;
         request.tell(errands);
+        let gathered_by = request.gathered_by;
         if matches!(standing, Standing::Lost | Standing::Deadlock) {
-            self.upset(errands);
+            self.upsets += 1;
+            errands.wake_all(gathered_by.and_then(|first| self.gatherers.remove(&first)).into_iter());
         }
         true
     }
@@ -463,7 +464,8 @@ impl Core {
             request.standing = Standing::Lost;
             request.tell(errands);
         }
-        self.upset(errands);
+        self.upsets += 1;
+        errands.wake_all(self.gatherers.drain().map(|(_, waker)| waker));
         self.limits.clear();
         self.watchers.tell_all(errands);
         self.enter_phase(phase, errands);

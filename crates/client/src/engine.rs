@@ -521,6 +521,10 @@ impl Engine {
             if matches!(core.phase, Phase::Live | Phase::Closed) {
                 return false;
             }
+            if next_endpoint {
+                // Nothing has answered: what was said before is no reason any more.
+                core.refused = None;
+            }
             core.lose(Phase::Enrolling, errands);
             for (number, place) in core.ports.take() {
                 let socket = &self.ports.at(place).socket;

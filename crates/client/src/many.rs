@@ -71,6 +71,9 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
 
     /// Waits for all of them. Where nobody holds any, up to 32 take one round trip.
     ///
+    /// If one is lost while others are waited for, all are given back at once; one of another
+    /// shard, when those of the next shard have come.
+    ///
     /// # Errors
     /// Those of [`LockRequest::acquire`](crate::LockRequest::acquire); then none is held.
     pub fn acquire(self) -> Result<Guards, Error> {
@@ -293,11 +296,11 @@ impl AcquiringMany<'_> {
     fn poll_shard(&mut self, context: &mut Context<'_>) -> Poll<Result<Guards, Error>> {
         let this = self;
         let engine = &this.connection.engine;
-        let mut waker = Some(context.waker().clone());
+        let mut wakers = [(); 2].map(|()| Some(context.waker().clone()));
         let connection = &this.connection;
         let outcome = if let Some(waited) = &mut this.waited {
             let look =
-                |core: &mut Core, errands: &mut _, ()| waited.look_for_task(core, connection, &mut waker, errands);
+                |core: &mut Core, errands: &mut _, ()| waited.look_for_task(core, connection, &mut wakers, errands);
             engine.visit_and_look(None, |_, _, _| (), look)
         } else {
             this.terms.check()?;
@@ -312,7 +315,7 @@ impl AcquiringMany<'_> {
                 |core, now, deadline, answer| core.begin_many(now, names, terms, deadline, answer, &mut room),
                 |core, errands, begun| {
                     waited.begun = begun;
-                    waited.look_for_task(core, connection, &mut waker, errands)
+                    waited.look_for_task(core, connection, &mut wakers, errands)
                 },
             );
             match outcome {
@@ -395,7 +398,7 @@ impl Waited {
         &mut self,
         core: &mut Core,
         connection: &Arc<Connection>,
-        waker: &mut Option<Waker>,
+        [waker, gatherer]: &mut [Option<Waker>; 2],
         errands: &mut Errands,
     ) -> Option<Result<Guards, Error>> {
         let before = self.held;
@@ -403,12 +406,11 @@ impl Waited {
         for begun in &self.begun[before..self.held] {
             errands.forget(&mut core.book.of(*begun).listeners);
         }
-        if let (Some(first), Some(waker)) = (self.begun.first(), waker.as_ref()) {
-            self.is_gathered = outcome.is_none();
-            match outcome {
-                None => core.gather(first.id, waker, errands),
-                Some(_) => core.scatter(first.id, errands),
-            }
+        self.is_gathered = outcome.is_none();
+        match (&outcome, self.begun.first()) {
+            (None, _) => core.gather(&self.begun, gatherer, errands),
+            (Some(_), Some(first)) => core.scatter(first.id, errands),
+            (Some(_), None) => {}
         }
         if let Some(&next) = self.begun.get(self.held) {
             let next = core.book.of(next);

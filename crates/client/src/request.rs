@@ -74,6 +74,8 @@ pub(crate) struct Request {
     pub(crate) task: u64,
     /// The deadlock that it was given up for.
     pub(crate) cycle: String,
+    /// The first of those that a task waits for with it.
+    pub(crate) gathered_by: Option<RequestId>,
     /// Port of the thread that waits for it; None: a task does.
     pub(crate) waiter: Option<Place>,
     /// Tasks to call when it changes.
@@ -98,6 +100,7 @@ impl Request {
             priority: Priority::NORMAL,
             task: 0,
             cycle: String::new(),
+            gathered_by: None,
             waiter: None,
             listeners: Vec::new(),
             watchers: Vec::new(),

@@ -426,7 +426,8 @@ pub fn unheard(
     let mut changes: Vec<_> = of_removed.filter(|name| there.contains_key(name)).map(|name| (name, None)).collect();
     for (name, bytes) in here {
         let is_of_hosts = [TOKENS, HOSTS, ENDS].into_iter().any(|directory| name.starts_with(&format!("{directory}/")));
-        if is_of_hosts && !shared.contains(name) && !there.contains_key(name) {
+        let is_used = there.contains_key(&format!("{name}.{USED}"));
+        if is_of_hosts && !is_used && !shared.contains(name) && !there.contains_key(name) {
             changes.push((name.clone(), Some(bytes.clone())));
             // A token that was redeemed.
             changes.extend(
@@ -435,6 +436,11 @@ pub fn unheard(
         }
     }
     changes
+}
+
+/// The name of the file of the host with this ID.
+pub fn file_of_host(id: &str) -> String {
+    format!("{HOSTS}/{id}")
 }
 
 /// The numbers of the hosts among these files, which are named as [`Admission::files`] names them.

@@ -3,6 +3,7 @@
 use crate::support::{LEASE, TestSwitch, block_on, eventually};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 use wayside_client::{Error, Mode, Path, Session, Wait};
@@ -331,9 +332,25 @@ fn several_are_lost_with_the_first_that_is() {
     assert_eq!(block_on(request().acquire_async()).unwrap_err(), Error::Lost);
     assert!(begun.elapsed() < LONG / 16, "{:?}", begun.elapsed());
     eventually(|| other.lock("a").try_lock().is_ok());
+    // Who has dropped it is called no more, and forgotten.
+    let called = Arc::new(Called::default());
+    let mut waits = Box::pin(request().acquire_async());
+    let waker = Waker::from(called.clone());
+    assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop((waits, waker));
+    eventually(|| Arc::strong_count(&called) == 1);
+    let before = called.0.load(SeqCst);
+    assert_eq!(request().acquire().unwrap_err(), Error::Lost);
+    assert_eq!(called.0.load(SeqCst), before);
     blocks.release().unwrap();
-    // Whoever gave up is called no more.
-    drop(request().acquire_async());
-    let all = request().acquire().unwrap();
-    assert_eq!(all.each().len(), 2);
+    session.lock_many(["a", "b"]).acquire().unwrap().release().unwrap();
+}
+
+#[derive(Default)]
+struct Called(AtomicU64);
+
+impl Wake for Called {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
 }

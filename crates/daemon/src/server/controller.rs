@@ -16,6 +16,7 @@ use super::metrics::{Ledger, Numbers};
 use super::namespaces::{Namespaces, Numbered, lay_out};
 use super::questions::{Asker, Knows, Question, Questions, Wanted};
 use super::records::Records;
+use crate::admission::Admission;
 use crate::answers::{Chains as ChainsAnswer, Keys as KeyList, Role, Session};
 use std::collections::{HashSet, VecDeque};
 use std::net::{SocketAddrV4, UdpSocket};
@@ -429,8 +430,8 @@ pub struct Desk {
     shard: Option<Shard>,
     /// Who waits for it to be given up.
     draining: Vec<oneshot::Sender<()>>,
-    /// Hosts are let in one by one: packets are signed.
-    admits: bool,
+    /// Which hosts are let in, where packets are signed.
+    pub admission: Option<Admission>,
     inbox: Inbox,
     namespaces: Arc<Namespaces>,
     socket: Arc<UdpSocket>,
@@ -460,7 +461,7 @@ impl Desk {
             keys,
             shard,
             draining: Vec::new(),
-            admits: false,
+            admission: None,
             inbox: inbox.clone(),
             namespaces,
             socket,
@@ -755,7 +756,6 @@ impl Desk {
 
     /// These hosts may enrol: sessions of others are cut off.
     pub fn admit_only(&mut self, hosts: HashSet<u64>) {
-        self.admits = true;
         self.seat.admit_only(clock::now(), hosts.into_iter().collect());
     }
 
@@ -774,13 +774,21 @@ impl Desk {
             Notice::Promoted => {
                 tracing::info!("serves from now on");
                 // As etcd has them now: a host that has just joined may not be known here yet.
-                if let Some(shard) = self.shard.as_ref().filter(|_| self.admits) {
+                if let (Some(shard), Some(admission)) = (&self.shard, self.admission.clone()) {
                     match shard.hosts() {
-                        Ok(hosts) => self.admit_only(hosts),
+                        Ok(hosts) => {
+                            if let Some(hosts) = with_own(&admission, hosts) {
+                                self.admit_only(hosts);
+                            }
+                        }
                         Err(error) => {
                             tracing::warn!(%error, "can't look who was removed, and goes on trying");
                             let inbox = self.inbox.clone();
-                            shard.spawn(shard.clone().await_hosts(move |hosts| inbox.admit_only(hosts)));
+                            shard.spawn(shard.clone().await_hosts(move |hosts| {
+                                if let Some(hosts) = with_own(&admission, hosts) {
+                                    inbox.admit_only(hosts);
+                                }
+                            }));
                         }
                     }
                 }
@@ -820,6 +828,14 @@ impl Desk {
             }
         }
     }
+}
+
+/// The hosts that etcd has, with those that are here: one that has just joined here may not be there yet, nor any of
+/// these where etcd has lost them. Who was removed elsewhere is not here for long (`mirror.rs`).
+fn with_own(admission: &Admission, mut hosts: HashSet<u64>) -> Option<HashSet<u64>> {
+    let own = admission.numbers().inspect_err(|error| tracing::error!(%error, "can't look who was removed"));
+    hosts.extend(own.ok()?);
+    Some(hosts)
 }
 
 impl Knows for Desk {

@@ -499,7 +499,13 @@ impl Shard {
     /// As [`Shard::found_now`], for who has no runtime.
     pub fn found(&self, last: &'static [&str], files: Files) -> Result<(), Error> {
         let shard = self.clone();
-        self.within(async move { shard.found_now(last, files).await })
+        // However long it takes: each transaction has its own time.
+        wait(&self.runtime, async move { shard.found_now(last, files).await })
+    }
+
+    /// Where they are.
+    pub fn enrolment_prefix(&self) -> String {
+        self.key("enrolment/")
     }
 
     fn key(&self, name: &str) -> String {

@@ -17,7 +17,7 @@
 
 use super::authority::Authority;
 use super::etcd::Shard;
-use crate::admission::{Admission, Files, unheard};
+use crate::admission::{Admission, Files, file_of_host, unheard};
 use crate::failure::Failure;
 use std::collections::BTreeSet;
 use std::io;
@@ -40,6 +40,8 @@ pub struct Mirror {
     admission: Admission,
     /// What both sides had at the last look.
     known: Files,
+    /// What `shared` names; None: that is not known.
+    named: Option<BTreeSet<String>>,
 }
 
 impl Mirror {
@@ -55,7 +57,7 @@ impl Mirror {
         loop {
             let there = shard.files().map_err(|error| failed(error.to_string()))?;
             if has_authority(&there) {
-                let mut mirror = Mirror { shard, admission, known: Files::new() };
+                let mut mirror = Mirror { shard, admission, known: Files::new(), named: None };
                 mirror.join(there).map_err(failed)?;
                 return Ok(mirror);
             }
@@ -77,7 +79,9 @@ impl Mirror {
         if let Some(shared) = self.admission.shared().map_err(failed)? {
             if is_another(&there, &here) {
                 return Err(format!(
-                    "{ANOTHER}; to join those, and have all hosts join anew, remove `enrolment` from the state directory"
+                    "{ANOTHER}: delete {} there, with the daemons stopped that follow it, and start this one first; or \
+                     have all hosts join anew, and remove `enrolment` from this state directory",
+                    self.shard.enrolment_prefix()
                 ));
             }
             for (name, bytes) in unheard(&here, &there, &shared, &removed) {
@@ -90,6 +94,7 @@ impl Mirror {
         self.known = here;
         done.into_iter().for_each(|(name, bytes)| note(&mut self.known, &name, bytes));
         result?;
+        self.named = Some(there.keys().cloned().collect());
         removed.iter().try_for_each(|id| self.admission.forget_removed(id)).map_err(failed)
     }
 
@@ -119,17 +124,13 @@ impl Mirror {
     /// The files that can't be read.
     pub(super) async fn look(&mut self) -> Result<Vec<String>, String> {
         let (admission, known) = (self.admission.clone(), self.known.clone());
-        let ((here, unreadable), removed) = elsewhere(move || {
-            let files = read(&admission, &known)?;
-            Ok((files, admission.removed().map_err(|error| error.to_string())?))
+        let (removed, (here, unreadable)) = elsewhere(move || {
+            // In this order: what is said to be removed is not among the files.
+            let removed = admission.removed().map_err(|error| error.to_string())?;
+            Ok((removed, read(&admission, &known)?))
         })
         .await?;
-        let own = difference(&here, &self.known);
-        for (name, bytes) in own.iter().cloned() {
-            self.shard.write_file(&name, bytes.clone()).await.map_err(|error| error.to_string())?;
-            note(&mut self.known, &name, bytes);
-        }
-        let there = self.shard.files_now().await.map_err(|error| error.to_string())?;
+        let mut there = self.shard.files_now().await.map_err(|error| error.to_string())?;
         if !has_authority(&there) {
             tracing::warn!("etcd has lost who may enrol: it is told again");
             let founded = self.shard.found_now(Authority::FILES.as_slice(), here).await;
@@ -138,11 +139,21 @@ impl Mirror {
         if is_another(&there, &here) {
             return Err(ANOTHER.into());
         }
+        // Who has joined again since is not.
+        let removed: Vec<String> = removed.into_iter().filter(|id| !here.contains_key(&file_of_host(id))).collect();
+        let gone = unheard(&Files::new(), &there, &BTreeSet::new(), &removed);
+        for (name, bytes) in gone.into_iter().chain(difference(&here, &self.known)) {
+            self.shard.write_file(&name, bytes.clone()).await.map_err(|error| error.to_string())?;
+            note(&mut self.known, &name, bytes.clone());
+            note(&mut there, &name, bytes);
+        }
         let changes = difference(&there, &here);
-        if own.is_empty() && changes.is_empty() && removed.is_empty() {
+        let is_named = self.named.as_ref().is_some_and(|named| named.iter().eq(there.keys()));
+        if is_named && changes.is_empty() && removed.is_empty() {
             return Ok(unreadable);
         }
-        let admission = self.admission.clone();
+        let (admission, names) = (self.admission.clone(), there.keys().cloned().collect());
+        self.named = None;
         let (done, result) = elsewhere(move || {
             let (done, mut result) = take_over(&admission, &changes, &there);
             for id in removed {
@@ -152,7 +163,9 @@ impl Mirror {
         })
         .await?;
         done.into_iter().for_each(|(name, bytes)| note(&mut self.known, &name, bytes));
-        result.map(|()| unreadable)
+        result?;
+        self.named = Some(names);
+        Ok(unreadable)
     }
 }
 

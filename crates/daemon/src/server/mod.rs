@@ -273,6 +273,7 @@ impl Server {
         if door.is_some() {
             // Some may have been removed while no daemon ran.
             hosts = admission.numbers().map_err(|error| Failure::system("can't read the state directory", &error))?;
+            desk.admission = Some(admission.clone());
             desk.admit_only(hosts.clone());
         }
         // The first tick takes an epoch: nothing is answered before it is on disk.

@@ -425,3 +425,35 @@ fn rotations_of_many_sessions_are_told_together_and_the_latest_of_each() {
     }
     assert!(told().kvs.iter().any(|entry| entry.value == b"5 7 3"));
 }
+
+/// Or the next start would tell it as news, whoever has removed it meanwhile; or not know that it was removed here.
+#[test]
+fn what_all_have_heard_of_is_named_so() {
+    let Some(server) = server() else { return };
+    let shard = shard(&server, 1);
+    let directory = tempfile::tempdir().unwrap();
+    let admission = Admission::of(directory.path());
+    let mirror = Mutex::new(Mirror::begin(shard.clone(), admission.clone()).unwrap());
+    let look = || {
+        let handle = shard.runtime.0.as_ref().unwrap().handle().clone();
+        handle.block_on(async { mirror.lock().unwrap().look().await }).unwrap()
+    };
+    let (id, file) = ("00000000000000aa", "hosts/00000000000000aa");
+    let named = || admission.shared().unwrap().unwrap().contains(file);
+    admission.write(file, b"{}").unwrap();
+    assert!(!named());
+    look();
+    assert!(named() && shard.files().unwrap().contains_key(file));
+    assert!(admission.remove(id).unwrap());
+    assert_eq!(admission.removed().unwrap(), [id]);
+    look();
+    assert!(!named() && !shard.files().unwrap().contains_key(file) && admission.removed().unwrap().is_empty());
+    // Who has died before he named it, or forgot what he knew, does it with the next look.
+    shard.tell_file(file, Some(b"{}".to_vec())).unwrap();
+    look();
+    assert!(named() && admission.files().unwrap().0.contains_key(file));
+    std::fs::remove_file(directory.path().join("enrolment/shared")).unwrap();
+    let again = Mirror::begin(shard.clone(), admission.clone()).unwrap();
+    *mirror.lock().unwrap() = again;
+    assert!(named());
+}
