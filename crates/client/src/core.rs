@@ -418,8 +418,8 @@ impl Core {
         self.end(id, Standing::Deadlock, Loss::Session, errands);
     }
 
-    /// These are one task's, which is called if one of them is upset. What is left of `waker` is for the caller to drop,
-    /// without the session's lock.
+    /// These are one task's, which is called if one of them is upset. What is left of `waker` is for the caller to
+    /// drop, without the session's lock.
     pub(crate) fn gather(&mut self, all: &[Begun], waker: &mut Option<Waker>, errands: &mut Errands) {
         let Some(first) = all.first().map(|first| first.id) else { return };
         if self.book.of(all[0]).gathered_by.is_none() {
