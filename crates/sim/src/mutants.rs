@@ -200,10 +200,10 @@ pub const SECOND_LINES: &[Rule] = &[
 pub const LATE: &[(Rule, u64)] = &[
     (Rule::Machine(Mutant::LeaveBehind), 15_677),
     (Rule::Machine(Mutant::AnyCeded), 13_443),
+    (Rule::Machine(Mutant::FollowBelow), 3_446),
     (Rule::Machine(Mutant::AnyPledge), 2_420),
     (Rule::Machine(Mutant::PagesTwice), 1_971),
     (Rule::Core(CoreMutant::AnyGroupEpoch), 1_609),
-    (Rule::Machine(Mutant::FollowBelow), 1_467),
     (Rule::Machine(Mutant::KeepHanded), 1_266),
     (Rule::Machine(Mutant::OverGaps), 1_061),
     (Rule::Machine(Mutant::HastyDismissal), 993),
