@@ -427,6 +427,17 @@ mod tests {
         }
     }
 
+    /// Whose memory at the hook it is that an earlier daemon has left depends on it.
+    #[test]
+    fn a_vacant_post_is_nobodys() {
+        let mut serving = Serving::new(CONFIG, None);
+        assert!(!serving.is_anothers(), "it has not asked");
+        for (holder, is_anothers) in [(0, false), (CONFIG.own, false), (2, true)] {
+            serving.seen = Some((Post { holder, revision: 7 }, Time(0)));
+            assert_eq!(serving.is_anothers(), is_anothers, "{holder}");
+        }
+    }
+
     #[test]
     fn another_ones_post_is_taken_only_once_it_was_silent_for_longer_than_its_lease() {
         let mut register = Register(Post { holder: 2, revision: 7 });

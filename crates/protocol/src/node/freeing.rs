@@ -231,3 +231,27 @@ impl Node {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who is not heard asks for as long as ever, in pauses that double.
+    #[test]
+    fn pauses_in_which_nothing_is_heard_double() {
+        const FIRST: u64 = 1_000;
+        let mut frees = Frees::default();
+        let mut now = 0;
+        for unheard in 1..=UNHEARD_MOST + 3 {
+            frees.are_asked_about(Time(now), FIRST);
+            assert_eq!(frees.unheard, unheard);
+            let pause = FIRST << (unheard - 1).min(UNHEARD_MOST);
+            frees.are_asked_about(Time(now + pause - 1), FIRST);
+            assert_eq!(frees.unheard, unheard, "the pause is not over");
+            now += pause;
+        }
+        frees.are_heard();
+        frees.are_asked_about(Time(now), FIRST);
+        assert_eq!(frees.unheard, 1);
+    }
+}
