@@ -352,6 +352,25 @@ impl Engine {
         }
     }
 
+    /// As [`Engine::wait`], unless what it waits for is `seen` already: then nobody stays who would look after the timers.
+    #[inline]
+    pub(crate) fn wait_unless<T>(
+        &self,
+        seen: Option<T>,
+        port: &CheckedOut<'_>,
+        socket: &Socket,
+        now: Time,
+        look: impl FnMut(&mut Core, &mut Errands) -> Option<T>,
+    ) -> T {
+        match seen {
+            Some(seen) => {
+                self.entrust_timers();
+                seen
+            }
+            None => self.wait(port, socket, now, look),
+        }
+    }
+
     /// Waits until `look` sees something, reading `socket` and driving the timers. It looks whenever something has
     /// changed for the thread of `port` since the visit before, with the lock held.
     ///

@@ -143,13 +143,7 @@ impl Guard {
         let look = |core: &mut Core, _: &mut _| core.book.of(self.begun).downgraded();
         // What comes for tasks has its readers, who tell this thread.
         let home = if home == Place::REACTOR { &port } else { engine.port(home) };
-        match shared {
-            Some(shared) => {
-                engine.entrust_timers();
-                shared
-            }
-            None => engine.wait(&port, &home.socket, now, look),
-        }?;
+        engine.wait_unless(shared, &port, &home.socket, now, look)?;
         if self.is_lost() { Err(Error::Lost) } else { Ok(()) }
     }
 

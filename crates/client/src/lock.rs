@@ -169,13 +169,7 @@ impl<'s, 'n> LockRequest<'s, 'n> {
             }
         };
         let look = |core: &mut Core, _: &mut Errands| core.book.of(begun).outcome();
-        let outcome = match outcome {
-            Some(outcome) => {
-                engine.entrust_timers();
-                outcome
-            }
-            None => engine.wait(&port, &port.socket, now, look),
-        };
+        let outcome = engine.wait_unless(outcome, &port, &port.socket, now, look);
         conclude(connection, name.id, begun, outcome)
     }
 

@@ -71,8 +71,8 @@ impl<'s, 'n> ManyRequest<'s, 'n> {
 
     /// Waits for all of them. Where nobody holds any, up to 32 take one round trip.
     ///
-    /// If one is lost while others are waited for, all are given back at once; one of another
-    /// shard, when those of the next shard have come.
+    /// If one is lost while others are waited for, all are given back at once; one of another shard, when those of the
+    /// next shard have come.
     ///
     /// # Errors
     /// Those of [`LockRequest::acquire`](crate::LockRequest::acquire); then none is held.
@@ -182,14 +182,7 @@ fn acquire_of(
         }
     };
     let look = |core: &mut Core, _: &mut Errands| waited.look(core, connection);
-    let outcome = match outcome {
-        Some(outcome) => {
-            engine.entrust_timers();
-            outcome
-        }
-        None => engine.wait(&port, &port.socket, now, look),
-    };
-    outcome.inspect_err(|_| waited.give_up(engine))
+    engine.wait_unless(outcome, &port, &port.socket, now, look).inspect_err(|_| waited.give_up(engine))
 }
 
 impl<'n> IntoFuture for ManyRequest<'_, 'n> {

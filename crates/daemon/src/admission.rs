@@ -431,7 +431,10 @@ pub fn unheard(
             changes.push((name.clone(), Some(bytes.clone())));
             // A token that was redeemed.
             changes.extend(
-                name.strip_suffix(".used").filter(|token| there.contains_key(*token)).map(|token| (token.into(), None)),
+                name.strip_suffix(USED)
+                    .and_then(|token| token.strip_suffix('.'))
+                    .filter(|token| there.contains_key(*token))
+                    .map(|token| (token.into(), None)),
             );
         }
     }

@@ -55,7 +55,8 @@ pub async fn take_part(shard: Shard, number: u16, at: SocketAddrV4, secret: Opti
     .await;
 }
 
-/// Has each message of a hand-over received. Whoever has said nothing yet that can be believed keeps nobody waiting.
+/// Has each message of a hand-over received. Less than [`PLACES`] of those who have said nothing yet that can be
+/// believed keep nobody waiting; more do, for seconds each.
 async fn serve<R, F>(listener: TcpListener, secret: Option<Secret>, receive: R)
 where
     R: Fn(Vec<u8>) -> F + Clone + Send + Sync + 'static,
@@ -268,7 +269,7 @@ mod tests {
         let standbys = [vec![nobody; 40], vec![address]].concat();
         let begun = Instant::now();
         let mut line = find(standbys, secret, b"the first").await.unwrap();
-        assert!(begun.elapsed() < 5 * PATIENCE, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < 20 * PATIENCE, "{:?}", begun.elapsed());
         assert_eq!(line.send(b"another").await, Ok(false));
         // One at a time.
         let mut other = greet(address, secret).await.unwrap();

@@ -2,7 +2,6 @@
 
 use crate::support;
 
-use std::net::TcpListener;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -398,23 +397,11 @@ fn watches_outlive_the_tail() {
     assert_ne!(tail_of(&switches.chains()), switches.all[tail].address.to_string());
 }
 
-/// Three ports in a row, where a switch, its admin port and its enrolment port go by default.
-fn three_ports(from: u16) -> u16 {
-    let free = |first: &u16| (*first..first + 3).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok());
-    (from..from + 3_000).step_by(3).find(free).expect("three ports in a row")
-}
-
 /// Switches sign to each other and to clients, whose keys change meanwhile; then one that had the sessions dies.
 #[test]
 fn values_on_chains_are_signed() {
     let Some(etcd) = Etcd::or_skip("chains whose packets are signed") else { return };
-    let start = |from: u16| {
-        let port = three_ports(from);
-        let (listen, enrol) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{}", port + 2));
-        let flags =
-            ["--etcd", &etcd.url, "--authentication", "on", "--enrol-listen", &enrol, "--key-lifetime", "500ms"];
-        Daemon::start_at(&listen, &flags)
-    };
+    let start = |from: u16| Daemon::signing(&etcd.url, from, &["--key-lifetime", "500ms"]);
     let all = vec![start(37_000), start(40_000)];
     let mut switches = Switches { all, etcd };
     switches.settle("all groups have two switches", |group| group["chain"].as_array().unwrap().len() == 2);

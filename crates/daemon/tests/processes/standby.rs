@@ -4,7 +4,7 @@ use crate::support;
 
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
@@ -337,11 +337,7 @@ fn sessions_outlive_both_switches() {
 #[test]
 fn hosts_join_all_switches_at_once_and_leave_them_at_once() {
     let Some(etcd) = Etcd::or_skip("hosts of several switches") else { return };
-    let start = |from: u16| {
-        let port = three_ports(from);
-        let (listen, enrol) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{}", port + 2));
-        Daemon::start_at(&listen, &["--etcd", &etcd.url, "--authentication", "on", "--enrol-listen", &enrol])
-    };
+    let start = |from: u16| Daemon::signing(&etcd.url, from, &[]);
     let mut first = start(31_000);
     eventually("the first serves", || role(&first) == "serving");
     let second = start(34_000);
@@ -387,12 +383,8 @@ fn hosts_join_all_switches_at_once_and_leave_them_at_once() {
 #[test]
 fn who_may_enrol_outlives_switches_and_etcd() {
     let Some(etcd) = Etcd::or_skip("what is known of hosts") else { return };
-    let start = |from: u16| {
-        let port = three_ports(from);
-        let (listen, enrol) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{}", port + 2));
-        Daemon::start_at(&listen, &["--etcd", &etcd.url, "--authentication", "on", "--enrol-listen", &enrol])
-    };
-    let (first, mut second) = (start(36_000), start(37_000));
+    let start = |from: u16| Daemon::signing(&etcd.url, from, &[]);
+    let (first, mut second) = (start(43_000), start(46_000));
     let node = |of: &Daemon, host: &str, arguments: &[&str]| {
         let mut command = wayside(&[&["node"], arguments].concat());
         command.env("WAYSIDE_STATE_DIR", of.directory.path().join("state"));
@@ -423,18 +415,11 @@ fn who_may_enrol_outlives_switches_and_etcd() {
     eventually("the first knows of it, before or since", || hosts(&first).len() == 1);
     assert_eq!(hosts(&second), hosts(&first));
 
-    let everything = |order: &str| {
-        let question = r#"{"key":"AA==","range_end":"AA=="}"#;
-        let mut etcd = TcpStream::connect(etcd.url.trim_start_matches("http://")).expect("etcd runs");
-        write!(etcd, "POST /v3/kv/{order} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{question}", question.len()).unwrap();
-        let mut answer = String::new();
-        etcd.read_to_string(&mut answer).unwrap();
-        answer
-    };
+    let everything = |order: &str| etcd.ask(order, r#"{"key":"AA==","range_end":"AA=="}"#);
     assert!(everything("deleterange").contains("deleted"));
     // "authority.key", as etcd shows it behind a prefix of a multiple of three bytes.
     eventually("it is told again", || everything("range").contains("YXV0aG9yaXR5Lmtle"));
-    let third = start(38_000);
+    let third = start(49_000);
     assert_eq!(hosts(&third), hosts(&first));
     assert_eq!(hosts(&first).len(), 1);
     let authority = |of: &Daemon| fs::read(of.directory.path().join("state/enrolment/authority.key")).unwrap();
@@ -459,15 +444,8 @@ fn two_that_start_at_once_agree() {
 fn etcd_keeps_no_more_than_it_is_told_to() {
     // Renewals every 25 ms, of which a second is kept.
     let Some(pair) = Pair::or_skip(&["--etcd-history", "1s", "--serving-lease", "100ms"]) else { return };
-    let first = || {
-        // Of how it was at the beginning.
-        let question = r#"{"key":"AA==","revision":"2"}"#;
-        let mut etcd = TcpStream::connect(pair.etcd.url.trim_start_matches("http://")).expect("etcd runs");
-        write!(etcd, "POST /v3/kv/range HTTP/1.0\r\nContent-Length: {}\r\n\r\n{question}", question.len()).unwrap();
-        let mut answer = String::new();
-        etcd.read_to_string(&mut answer).unwrap();
-        answer
-    };
+    // Of how it was at the beginning.
+    let first = || pair.etcd.ask("range", r#"{"key":"AA==","revision":"2"}"#);
     eventually("the beginning is forgotten", || first().contains("compacted"));
     assert_eq!(pair.lock(&["jobs", "--", "true"]).code, Some(0));
 }

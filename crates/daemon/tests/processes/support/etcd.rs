@@ -50,6 +50,15 @@ impl Etcd {
         eventually("etcd answers", || TcpStream::connect(&address).is_ok());
     }
 
+    /// What it answers to this, `range` or another order to its keys, which it takes as JSON.
+    pub fn ask(&self, order: &str, question: &str) -> String {
+        let mut etcd = TcpStream::connect(&self.address).expect("etcd runs");
+        write!(etcd, "POST /v3/kv/{order} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{question}", question.len()).unwrap();
+        let mut answer = String::new();
+        etcd.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
     /// For who wants a secure one: these flags besides, and the URL begins with https.
     pub fn start_with(&mut self, flags: &[&str]) {
         self.url = self.url.replace("http://", "https://");

@@ -208,6 +208,15 @@ impl Daemon {
         Daemon::start_in(tempfile::tempdir().expect("a directory"), listen, flags)
     }
 
+    /// One of the switches that share this etcd, to which hosts join. Tests that run at once look for ports from
+    /// different numbers on, 3,000 away from each other.
+    pub fn signing(etcd: &str, from: u16, flags: &[&str]) -> Daemon {
+        let port = three_ports(from);
+        let (listen, enrol) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{}", port + 2));
+        let own = ["--etcd", etcd, "--authentication", "on", "--enrol-listen", &enrol];
+        Daemon::start_at(&listen, &[&own, flags].concat())
+    }
+
     /// With this configuration, and an admin port that the kernel chooses.
     pub fn configured(text: &str, flags: &[&str]) -> Daemon {
         let directory = tempfile::tempdir().expect("a directory");
