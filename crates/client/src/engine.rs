@@ -352,7 +352,8 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::wait`], unless what it waits for is `seen` already: then nobody stays who would look after the timers.
+    /// As [`Engine::wait`], unless what it waits for is `seen` already: then nobody stays who would look after the
+    /// timers.
     #[inline]
     pub(crate) fn wait_unless<T>(
         &self,
