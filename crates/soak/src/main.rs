@@ -393,7 +393,8 @@ fn missing_from_chains(world: &World) -> Vec<String> {
 fn judge(service: Service, directory: &Path) -> io::Result<Verdict> {
     let paths = history::all(directory)?;
     let mut verdict = Verdict { histories: paths.len(), ..Verdict::default() };
-    let path = directory.with_extension("operations");
+    // Among the histories, of whom it is no one: what is kept or removed with them.
+    let path = directory.join("operations.json");
     let mut operations = BufWriter::new(File::create(&path)?);
     match service {
         Service::Locks => locks::check::export(&locks::check::judge(&paths, &mut verdict)?, &mut operations)?,

@@ -452,7 +452,7 @@ fn etcd_keeps_no_more_than_it_is_told_to() {
 
 #[test]
 fn etcd_may_ask_for_certificates() {
-    let Some(mut etcd) = Etcd::unstarted("an etcd behind certificates") else { return };
+    let Some(mut etcd) = Etcd::unstarted("an etcd behind certificates").map(Etcd::secure) else { return };
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let write = |name: &str, text: String| fs::write(file(name), text).unwrap();

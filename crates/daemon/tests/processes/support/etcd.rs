@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -18,7 +18,11 @@ pub struct Etcd {
     peers: String,
     directory: TempDir,
     running: Option<Running>,
+    has_answered: bool,
 }
+
+/// Starts of an etcd until its ports are nobody else's.
+const TRIES: u32 = 20;
 
 impl Etcd {
     /// Started; None, and said, where it is not installed.
@@ -35,19 +39,13 @@ impl Etcd {
             println!("skipped: {what}: etcd is not installed (Debian: etcd-server)");
             return None;
         }
-        // Free now: whoever takes one meanwhile makes the test fail, and say why.
-        let free = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
-        let (address, peers) = (free().to_string(), free().to_string());
-        let directory = in_memory().unwrap_or_else(|| tempfile::tempdir().expect("a directory"));
-        let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        std::fs::set_permissions(directory.path(), private).expect("our directory");
-        Some(Etcd { url: format!("http://{address}"), address, peers, directory, running: None })
+        let (address, peers) = (free_address(), free_address());
+        let url = format!("http://{address}");
+        Some(Etcd { url, address, peers, directory: its_directory(), running: None, has_answered: false })
     }
 
     pub fn start(&mut self) {
-        self.running = Some(Running::start(self.command()));
-        let address = self.address.clone();
-        eventually("etcd answers", || TcpStream::connect(&address).is_ok());
+        self.start_with(&[]);
     }
 
     /// What it answers to this, `range` or another order to its keys, which it takes as JSON.
@@ -59,14 +57,36 @@ impl Etcd {
         answer
     }
 
-    /// For who wants a secure one: these flags besides, and the URL begins with https.
+    /// For who wants a secure one: these flags besides, after [`Etcd::secure`].
     pub fn start_with(&mut self, flags: &[&str]) {
+        for _ in 0..TRIES {
+            let mut command = self.command();
+            command.args(flags);
+            let etcd = self.running.insert(Running::start(command));
+            let address = &self.address;
+            eventually("etcd answers", || !etcd.is_running() || TcpStream::connect(address).is_ok());
+            if etcd.is_running() {
+                self.has_answered = true;
+                return;
+            }
+            // Somebody has taken a port. Nobody knows ours before it has answered for the first time.
+            if !self.has_answered {
+                self.move_to(free_address(), free_address());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("etcd ended {TRIES} times as soon as it was started");
+    }
+
+    fn move_to(&mut self, address: String, peers: String) {
+        self.url = self.url.replace(&self.address, &address);
+        (self.address, self.peers, self.directory) = (address, peers, its_directory());
+    }
+
+    /// By TLS.
+    pub fn secure(mut self) -> Etcd {
         self.url = self.url.replace("http://", "https://");
-        let mut command = self.command();
-        command.args(flags);
-        self.running = Some(Running::start(command));
-        let address = self.address.clone();
-        eventually("etcd answers", || TcpStream::connect(&address).is_ok());
+        self
     }
 
     pub fn command(&self) -> Command {
@@ -83,6 +103,24 @@ impl Etcd {
     pub fn kill(&mut self) {
         self.running = None;
     }
+}
+
+/// Free now. Not one of those that the kernel gives to whoever connects, of which a loaded machine uses thousands.
+fn free_address() -> String {
+    static LATEST: AtomicU16 = AtomicU16::new(0);
+    const FIRST: u16 = 8_000;
+    const PORTS: u16 = 3_000;
+    // Tests that run beside these begin elsewhere.
+    let begin = (std::process::id() * 97 % u32::from(PORTS)) as u16;
+    let next = || format!("127.0.0.1:{}", FIRST + begin.wrapping_add(LATEST.fetch_add(1, SeqCst)) % PORTS);
+    std::iter::repeat_with(next).take(PORTS.into()).find(|address| TcpListener::bind(address).is_ok()).expect("a port")
+}
+
+fn its_directory() -> TempDir {
+    let directory = in_memory().unwrap_or_else(|| tempfile::tempdir().expect("a directory"));
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(directory.path(), private).expect("our directory");
+    directory
 }
 
 /// A directory in memory, where there is room for several members' logs, of 64 MiB and more each: etcd syncs each
