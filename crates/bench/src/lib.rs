@@ -50,6 +50,7 @@ mod kept;
 mod keys;
 mod knobs;
 mod phases;
+mod ports;
 mod queues;
 mod recovery;
 mod redis;

@@ -7,10 +7,11 @@
 use crate::Error;
 use crate::Waiting;
 use crate::knobs;
+use crate::ports;
 use crate::report::How;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -39,8 +40,7 @@ pub(crate) struct Server {
 impl Server {
     /// None if it is not installed.
     pub(crate) fn start(core: usize) -> Result<Option<Server>, Error> {
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let tcp = free.map_err(|error| format!("no port for Redis: {error}"))?;
+        let tcp = ports::free_address()?;
         let directory = std::env::temp_dir().join(format!("wayside-bench-redis-{}-{core}", std::process::id()));
         fs::create_dir_all(&directory).map_err(|error| format!("no directory for Redis: {error}"))?;
         let mut command = Command::new("redis-server");

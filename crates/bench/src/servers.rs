@@ -4,7 +4,7 @@ use crate::Error;
 use crate::recovery::switches::{Directory, Process, await_that};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -70,12 +70,6 @@ impl Server {
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
-}
-
-/// A port that nobody has now: whoever takes it meanwhile makes the start fail.
-pub(crate) fn free_address() -> Result<SocketAddr, Error> {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    free.map_err(|error| format!("no free port: {error}"))
 }
 
 /// The directory for a server's files: where a write reaches a disk, or not.

@@ -2,9 +2,10 @@
 
 use super::place::Seat;
 use crate::Error;
+use crate::ports::free_address_at;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -113,9 +114,7 @@ impl Etcd {
     /// At an address of this host.
     pub(super) fn start_at(address: Ipv4Addr) -> Result<Etcd, Error> {
         let directory = Directory::new()?;
-        // Free now: whoever takes one meanwhile makes the start fail.
-        let free = || TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
-        let (address, peers) = (free().map_err(|error| error.to_string())?, free().map_err(|error| error.to_string())?);
+        let (address, peers) = (free_address_at(address)?, free_address_at(address)?);
         let (url, peers) = (format!("http://{address}"), format!("http://{peers}"));
         let mut command = Command::new("etcd");
         command.arg("--data-dir").arg(directory.path().join("etcd"));

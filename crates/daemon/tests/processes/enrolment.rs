@@ -12,7 +12,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 use support::etcd::{Detour, Etcd};
-use support::{Daemon, Ended, PATIENCE, Running, end, eventually, wayside};
+use support::{Daemon, Ended, PATIENCE, Running, end, eventually, free_address, wayside};
 use tempfile::TempDir;
 use wayside_client::control::{lifeline_text, veiled};
 use wayside_client::{Error, Session};
@@ -28,7 +28,7 @@ struct Place {
 impl Place {
     fn new(flags: &[&str]) -> Place {
         // Kept over restarts: hosts know it.
-        let enrol = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let enrol = free_address();
         let signed = ["--authentication", "on", "--enrol-listen", &enrol];
         let daemon = Daemon::start(&[&signed, flags].concat());
         let credentials = daemon.directory.path().join("credentials");

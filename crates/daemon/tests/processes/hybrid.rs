@@ -3,10 +3,9 @@
 
 use crate::support;
 
-use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
-use support::{Daemon, PATIENCE, Running, connect, end, eventually, wayside};
+use support::{Daemon, PATIENCE, Running, connect, end, eventually, free_address, wayside};
 use wayside_client::{Error, Session};
 
 /// Is listed, with few cells; the other is not.
@@ -223,7 +222,7 @@ fn another_list_ends_the_sessions_of_the_one_before() {
 /// Over a secure connection the list comes with the answer, to a node that says that it knows of lists.
 #[test]
 fn sessions_that_are_signed_know_the_list_too() {
-    let enrol = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let enrol = free_address();
     let world = World::with(&["--authentication", "on", "--enrol-listen", &enrol]);
     let credentials = world.daemon.directory.path().join("credentials");
     let node = |arguments: &[&str]| {

@@ -12,7 +12,8 @@ use super::{About, Conditions, Contestant, Entry, command_line};
 use crate::Error;
 use crate::contest::driver::{Course, Node, Outcome, drive};
 use crate::contest::service::{Grant, LockService, Refusal};
-use crate::servers::{Server, directory, free_address, version};
+use crate::ports::free_address;
+use crate::servers::{Server, directory, version};
 use etcd_client::{
     Client, Compare, CompareOp, EventType, GetOptions, LockOptions, PutOptions, SortOrder, SortTarget, Txn, TxnOp,
     TxnOpResponse, WatchOptions,

@@ -3,7 +3,8 @@
 use super::{About, Entry, Store};
 use crate::Error;
 use crate::keys::driver::{Client, Load, Outcome, Place, VALUE, drive, fill};
-use crate::servers::{Server, directory, free_address, version};
+use crate::ports::free_address;
+use crate::servers::{Server, directory, version};
 use std::process::Command;
 
 const MEMBERS: usize = 3;

@@ -1,12 +1,12 @@
 //! A real etcd of one member, which keeps what it knows when it is killed and started again.
 
-use super::{Running, eventually};
+use super::{Running, eventually, free_address};
 use std::ffi::CStr;
 use std::io::{Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -103,17 +103,6 @@ impl Etcd {
     pub fn kill(&mut self) {
         self.running = None;
     }
-}
-
-/// Free now. Not one of those that the kernel gives to whoever connects, of which a loaded machine uses thousands.
-fn free_address() -> String {
-    static LATEST: AtomicU16 = AtomicU16::new(0);
-    const FIRST: u16 = 8_000;
-    const PORTS: u16 = 3_000;
-    // Tests that run beside these begin elsewhere.
-    let begin = (std::process::id() * 97 % u32::from(PORTS)) as u16;
-    let next = || format!("127.0.0.1:{}", FIRST + begin.wrapping_add(LATEST.fetch_add(1, SeqCst)) % PORTS);
-    std::iter::repeat_with(next).take(PORTS.into()).find(|address| TcpListener::bind(address).is_ok()).expect("a port")
 }
 
 fn its_directory() -> TempDir {

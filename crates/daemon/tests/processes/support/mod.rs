@@ -14,7 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -149,6 +149,18 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(start.elapsed() < PATIENCE, "{what}: not in time");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Free for TCP, for who is to have the same one after a restart. Not one of those that the kernel gives to whoever
+/// connects, of which a loaded machine uses thousands.
+pub fn free_address() -> String {
+    static LATEST: AtomicU16 = AtomicU16::new(0);
+    const FIRST: u16 = 8_000;
+    const PORTS: u16 = 3_000;
+    // Tests that run beside these begin elsewhere.
+    let begin = (std::process::id() * 97 % u32::from(PORTS)) as u16;
+    let next = || format!("127.0.0.1:{}", FIRST + (begin + LATEST.fetch_add(1, SeqCst) % PORTS) % PORTS);
+    std::iter::repeat_with(next).take(PORTS.into()).find(|address| TcpListener::bind(address).is_ok()).expect("a port")
 }
 
 /// Three ports in a row, where a switch, its admin port and its enrolment port go by default.

@@ -1,7 +1,6 @@
 //! Switches of several shards, and what an operator tells them.
 
-use super::{Daemon, Ended, Running, end, eventually, wayside};
-use std::net::TcpListener;
+use super::{Daemon, Ended, Running, end, eventually, free_address, wayside};
 use std::path::Path;
 use std::process::Command;
 use wayside_client::{Name, Shards};
@@ -13,7 +12,7 @@ pub fn daemon_of(shard: &str, shards: &str, more: &[&str]) -> Daemon {
 
 /// The same, whose packets are signed, and which this host has joined: what it is to show lies in `credentials`.
 pub fn joined_daemon_of(shard: &str, shards: &str, more: &[&str], credentials: &Path) -> Daemon {
-    let enrol = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let enrol = free_address();
     let signed = [&["--authentication", "on", "--enrol-listen", &enrol], more].concat();
     let daemon = daemon_of(shard, shards, &signed);
     let node = |arguments: &[&str]| {
