@@ -26,6 +26,9 @@ const FILES: &[&str] = &[
     "cells.h",
     "queue.h",
     "trace.h",
+    "chain.h",
+    "items.h",
+    "take.h",
 ];
 /// The sources of the library: the core, and what tests and simulator have of it.
 const SOURCES: &[&str] = &["native.c", "cases/race_native.c", "cases/meanwhile_native.c", "cases/siphash_native.c"];
@@ -42,14 +45,19 @@ const TESTS: &[&str] = &[
     "moves",
     "queue_model",
     "followed",
+    "items",
+    "watch",
+    "copying",
+    "sweeping",
 ];
 /// One test at a time, and none with several threads: the quick compiler's core has no atomics, and no variables of a
 /// thread.
-const NO_THREADS: &[&str] = &["--test-threads", "1", "--skip", "threads_together", "--skip", "places_are_read"];
+const NO_THREADS: &[&str] =
+    &["--test-threads", "1", "--skip", "threads_together", "--skip", "places_are_read", "--skip", "threads_write"];
 /// What takes seconds or has threads, after the simulator.
-const SLOW: &[&str] = &["counters", "rotation", "forgery", "threads", "queue_threads"];
+const SLOW: &[&str] = &["counters", "rotation", "forgery", "threads", "queue_threads", "chain_threads"];
 /// Its services that come by the core's files.
-const SIMULATORS: &[&str] = &["lock", "queue"];
+const SIMULATORS: &[&str] = &["lock", "queue", "chain"];
 /// Without the simulator.
 const NO_SEEDS: &str = "0..0";
 /// Time goes into compiling, and into inlining most: without attributes nothing is.
