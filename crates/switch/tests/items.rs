@@ -3,7 +3,7 @@
 mod engine;
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use engine::hash::{buckets_of, hash};
 use engine::random::Random;
@@ -148,6 +148,27 @@ fn the_core_finds_what_is_inserted() {
         assert_eq!(read(&switch, *group, *key), (Outcome::Done, version(number)), "{key:?} of group {group}");
         assert_eq!(read(&switch, *group, Key { check: key.check ^ 1, ..*key }).0, Outcome::Missing);
     }
+}
+
+/// Half a hash tells most keys of a bucket apart, and the name all of them.
+#[test]
+fn keys_with_the_same_half_of_a_hash_are_different_keys() {
+    let mut random = Random::new(5);
+    let half = |key: Key| (hash(SEED, GROUP, key) >> 32) as u32;
+    // 2^17 of 2^32: some two of them meet, and by this generator they do.
+    let mut seen = BTreeMap::new();
+    let mut keys = std::iter::repeat_with(|| random_key(&mut random)).take(1 << 18);
+    let (one, other) = keys.find_map(|key| seen.insert(half(key), key).map(|before| (before, key))).expect("two");
+    let switch = switch(4);
+    for (key, number) in [(one, 1), (other, 2)] {
+        assert_eq!(switch.insert(GROUP, key, version(number)), Ok(true));
+    }
+    for (key, number) in [(one, 1), (other, 2)] {
+        assert_eq!(read(&switch, GROUP, key), (Outcome::Done, version(number)));
+        assert_eq!(switch.content(GROUP, key).map(|content| content.version), Some(version(number)));
+    }
+    assert!(switch.remove(GROUP, one));
+    assert_eq!(read(&switch, GROUP, other), (Outcome::Done, version(2)));
 }
 
 #[test]

@@ -589,8 +589,10 @@ fn set_chain(packet: &mut Packet, word: &str, words: &mut Words) {
                 operation.condition = *condition as u8;
             }
             words.take_into("condition", &mut operation.condition);
-            if words.flag("leased") {
-                operation.flags |= value_flag::LEASED;
+            for (name, flag) in [("leased", value_flag::LEASED), ("present", value_flag::PRESENT)] {
+                if words.flag(name) {
+                    operation.flags |= flag;
+                }
             }
             packet.set_body(&mut |body| operation.write(body, 0));
         }
