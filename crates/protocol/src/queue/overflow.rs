@@ -171,8 +171,7 @@ impl Overflow {
     pub fn take(&mut self, attempt: &Attempt) -> bool {
         let order = attempt.order;
         self.given = self.given.max(order);
-        let is_it = |known: &Attempt| (known.holder, known.request) == (attempt.holder, attempt.request);
-        let is_known = self.waiting().any(is_it);
+        let is_known = self.hear(attempt);
         if order > self.floor {
             if is_known {
                 self.idle.insert(order);
@@ -183,6 +182,21 @@ impl Overflow {
         let waits = is_known || order > self.floor;
         self.raise_floor();
         waits
+    }
+
+    /// Whether it waits here. If it is moved to this server's own locks, its hold lasts from when it was sent last.
+    fn hear(&mut self, attempt: &Attempt) -> bool {
+        let all = self.unacknowledged.iter_mut().chain(self.waiting.values_mut());
+        let mut is_known = false;
+        let is_it = |known: &&mut Attempt| {
+            known.holder != 0 && (known.holder, known.request) == (attempt.holder, attempt.request)
+        };
+        for known in all.filter(is_it) {
+            known.sent_us = known.sent_us.max(attempt.sent_us);
+            known.reply_port = attempt.reply_port;
+            is_known = true;
+        }
+        is_known
     }
 
     /// The lock is this server's from now on: what the switch has taken is over, and so much it has given.

@@ -302,12 +302,17 @@ impl Own {
         self.closed.insert(name);
     }
 
-    /// Those who came before it was closed line up first.
+    /// Those who came before it was closed line up first. Who has been heard since has the same place, and a hold that
+    /// lasts from then.
     pub fn open(&mut self, link: &mut Link<'_>, name: u64, first: impl Iterator<Item = Attempt>) {
         self.closed.remove(&name);
         let line = self.lines.entry(name).or_default();
         let mut first: VecDeque<Claim> = first.map(|attempt| Claim::of(&attempt, link.now)).collect();
-        line.retain(|claim| !first.iter().any(|other| (other.holder, other.request) == (claim.holder, claim.request)));
+        line.retain(|claim| {
+            let is_it = |other: &&mut Claim| (other.holder, other.request) == (claim.holder, claim.request);
+            let known = first.iter_mut().find(is_it);
+            known.map(|known| (known.port, known.sent_us) = (claim.port, claim.sent_us.max(known.sent_us))).is_none()
+        });
         let (holders, mut later): (VecDeque<Claim>, VecDeque<Claim>) =
             core::mem::take(line).into_iter().partition(Claim::holds);
         *line = holders;

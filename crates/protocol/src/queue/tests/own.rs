@@ -211,6 +211,36 @@ fn who_asked_again_while_a_lock_came_back_has_one_place_and_those_of_the_switch_
     }
 }
 
+/// Otherwise whoever has waited for a lease would get a hold that is all but over.
+#[test]
+fn a_hold_lasts_from_when_its_holder_was_heard_last_before_the_lock_came_back() {
+    let sent_at = |holder: Handle, sent_us: u64| Attempt { sent_us, ..wish(holder, Mode::Exclusive) };
+    let granted = |sent: Sent| {
+        let grant = sent.into_iter().find(|(kind, ..)| *kind == GRANT).expect("a grant").2;
+        (grant.holder, grant.reply_port, grant.sent_us)
+    };
+    // While it waited for the switch's queue.
+    let mut overflow = Overflow::new(NAME, (PAUSE, 8 * PAUSE), None);
+    for (order, sent_us, reply_port) in [(1, 100, 4), (2, 900, 5), (3, 500, 5)] {
+        let attempt = Attempt { order, reply_port, ..sent_at(1, sent_us) };
+        assert!(link(0, |link| overflow.on_acquire(link, &attempt)).0);
+    }
+    assert_eq!(overflow.waiting().map(|attempt| (attempt.sent_us, attempt.reply_port)).collect::<Vec<_>>(), [(900, 5)]);
+    // Among those who have been pushed, too.
+    pushed(&mut overflow, 10, &counters(0, 3, 1));
+    link(20, |link| overflow.on_acquire(link, &Attempt { order: 4, reply_port: 6, ..sent_at(1, 950) }));
+    let waiting: Vec<Attempt> = overflow.waiting().copied().collect();
+    let mut own = own(1);
+    assert_eq!(granted(link(30, |link| own.open(link, NAME, waiting.iter().copied())).1), (1, 6, 950));
+    // While the lock came back, by the server itself.
+    for (heard, lasts_from) in [(990, 990), (910, 950)] {
+        let mut own = super::own(1);
+        own.close(NAME);
+        acquire(&mut own, 25, &Attempt { reply_port: 7, ..sent_at(1, heard) });
+        assert_eq!(granted(link(30, |link| own.open(link, NAME, waiting.iter().copied())).1), (1, 7, lasts_from));
+    }
+}
+
 #[test]
 fn a_lock_that_came_back_with_a_priority_in_its_line_stays_for_a_while() {
     let lull = config().lull_us;
