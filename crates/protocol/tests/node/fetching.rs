@@ -201,6 +201,34 @@ fn who_offers_itself_as_lock_server_asks_until_it_is_told_and_anew_in_each_epoch
     assert!(!node.serves(NAME), "said in the epoch before");
 }
 
+/// A switch goes on under the same epoch, and what was asked of the one before it was lost.
+#[test]
+fn after_a_turn_who_waits_asks_again_soon_and_who_offers_itself_at_once() {
+    const PAUSE: u64 = 5_000;
+    let mut node = node_with(NodeConfig { lock_server: true, ..NodeConfig::new(1) });
+    let asked = |node: &mut Node, now: u64| {
+        node.on_tick(Time(now));
+        sent(node)
+    };
+    assert_eq!(asked(&mut node, 0), [(kind::queue::SERVE, 0)]);
+    let term = Attempt { number: 1, order: LEASE, over: 110_000, holder: HANDLE, ..Attempt::default() };
+    say(&mut node, 0, kind::queue::SERVING, &term);
+    node.acquire(Time(0), want()).expect("it has a session");
+    for at in [0, PAUSE, 3 * PAUSE, 7 * PAUSE] {
+        assert_eq!(asked(&mut node, at).iter().filter(|told| **told == (kind::queue::ACQUIRE, 0)).count(), 1);
+    }
+    asked(&mut node, 7 * PAUSE + 1);
+    let mut packet = vec![0; BODY + Heartbeat::BYTES];
+    let header =
+        Header { service: service::FABRIC, kind: kind::fabric::TURN, destination: HANDLE, ..Header::default() };
+    Header { epoch: EPOCH, namespace: 1, ..header }.write(&mut packet);
+    Heartbeat { sequence: 2, incarnation: INCARNATION, ..Heartbeat::default() }.write(&mut packet, BODY);
+    node.on_packet(Time(7 * PAUSE + 2), &packet);
+    assert_eq!(asked(&mut node, 7 * PAUSE + 2), [(kind::queue::SERVE, 0)]);
+    assert_eq!(asked(&mut node, 8 * PAUSE + 1), []);
+    assert!(asked(&mut node, 8 * PAUSE + 2).contains(&(kind::queue::ACQUIRE, 0)), "as whoever asks for the first time");
+}
+
 /// Of locks of the other engine, that is, nothing is said here.
 #[test]
 fn a_packet_of_queues_to_a_node_without_them_changes_nothing() {

@@ -89,6 +89,28 @@ fn an_answer_at_any_time_begins_the_count_of_those_that_nobody_answers_anew() {
     assert_eq!(lost(&mut bench), [retenure(17)]);
 }
 
+#[test]
+fn what_is_asked_again_counts_as_well() {
+    let mut bench = speaking(1);
+    let ids = held(&mut bench, 1..=2);
+    bench.release(0, ids[0]);
+    // Heartbeats alone arrive.
+    let pass = |bench: &mut Bench| {
+        let asked = asked(bench);
+        bench.flying.retain(|flying| Header::read(&flying.packet).is_ok_and(|header| header.service != service::LOCK));
+        bench.run();
+        bench.wait(PAUSE);
+        asked
+    };
+    for pauses in (0..UNHEARD_MOST - 1).map(|number| 1 << number) {
+        assert_eq!(pass(&mut bench), [asking([1])], "{pauses} pauses after the one before");
+        assert!((1..pauses).all(|_| pass(&mut bench).is_empty()));
+    }
+    assert_eq!(pass(&mut bench), [asking([1])]);
+    bench.release(0, ids[1]);
+    assert_eq!(lost(&mut bench), [retenure(2)]);
+}
+
 /// What goes quietly is no question, however much of it there is.
 #[test]
 fn nobody_is_taken_for_silent_who_was_not_asked() {

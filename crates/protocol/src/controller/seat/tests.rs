@@ -209,6 +209,7 @@ fn a_standby_whose_memory_is_of_an_earlier_life_takes_what_is_handed_over() {
     memory.write_slots(1, 4, &[[stale.pack(), 6]]);
     let opening = Copying::new(seats[1].0.shape().expect("it shares"), 1, Time(1)).opening();
     assert_eq!(seats[1].0.receive(Time(2), &opening), Err(Unfit::Serves), "the post may be its own still");
+    assert_eq!((memory.epoch(), memory.serving()), (1, true), "and it may go on with it");
     let taken = carried(&mut seats);
     let (second, _) = &mut seats[1];
     assert_eq!((memory.epoch(), memory.serving()), (0, false), "it is decided on by nobody while slots come");

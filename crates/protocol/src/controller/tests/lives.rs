@@ -44,6 +44,11 @@ fn a_session_is_known_by_its_lifeline_while_it_lives() {
     assert_eq!(known(&bench), [None, first, second, third]);
     bench.controller.closed(Time(bench.now), 2);
     assert_eq!(known(&bench), [None, first, None, third]);
+    let incarnations: Vec<Option<u64>> = (0..4).map(|handle| bench.controller.incarnation_of(handle)).collect();
+    let told: Vec<Option<u64>> = [1, 2, 3].map(|nonce| bench.enrol(nonce).map(|(_, body)| body.incarnation)).into();
+    assert_eq!(incarnations[0], None);
+    assert!(incarnations[2].is_some(), "of one that is over, too");
+    assert_eq!((incarnations[1], incarnations[3]), (told[0], told[2]));
     let live: Vec<bool> = bench.controller.sessions().map(|session| session.seen.is_some()).collect();
     assert_eq!(live, [true, false, true]);
 }
