@@ -290,7 +290,7 @@ fn a_party_with_two_seats_is_one() {
         entered.join().unwrap().unwrap();
     });
     // Whoever comes again after he gave up is the same party.
-    let late = session.barrier("other", 2).unwrap().wait(Duration::from_millis(50));
+    let late = session.barrier("other", 2).unwrap().wait(Duration::from_secs(2));
     let parties: Vec<Vec<u8>> = (0..2)
         .map(|_| {
             let mut watch = store.watch("other/barrier/0").unwrap().wait(Duration::from_secs(20));
