@@ -54,8 +54,18 @@ const TESTS: &[&str] = &[
 ];
 /// One test at a time, and none with several threads: the quick compiler's core has no atomics, and no variables of a
 /// thread.
-const NO_THREADS: &[&str] =
-    &["--test-threads", "1", "--skip", "threads_together", "--skip", "places_are_read", "--skip", "nothing_is_missed"];
+const NO_THREADS: &[&str] = &[
+    "--test-threads",
+    "1",
+    "--skip",
+    "threads_together",
+    "--skip",
+    "places_are_read",
+    "--skip",
+    "nothing_is_missed",
+    "--skip",
+    "records_are_read",
+];
 /// What takes seconds or has threads, after the simulator.
 const SLOW: &[&str] = &["counters", "rotation", "forgery", "threads", "queue_threads", "chain_threads"];
 /// Its services that come by the core's files.
