@@ -31,8 +31,7 @@ const FILES: &[&str] = &[
     "take.h",
 ];
 /// The sources of the library: the core, and what tests and simulator have of it.
-const SOURCES: &[&str] =
-    &["native.c", "cases/race_native.c", "cases/meanwhile_native.c", "cases/siphash_native.c", "cases/dying_native.c"];
+const SOURCES: &[&str] = &["native.c", "cases/race_native.c", "cases/meanwhile_native.c", "cases/siphash_native.c"];
 /// Of crates/switch; the last are its own. None needs root.
 const TESTS: &[&str] = &[
     "cases",
@@ -212,10 +211,8 @@ impl Bench {
         let (tree, changed) = (tree.to_path_buf(), changed.to_path_buf());
         let mut bench = Bench { tree, changed, library, quick: false, judges: Vec::new(), object: Vec::new() };
         fs::write(bench.changed.join("quick.c"), UNIT).map_err(|error| error.to_string())?;
-        for other in ["meanwhile", "dying"] {
-            let text = format!("#define QUICK_{}\n{UNIT}", other.to_uppercase());
-            fs::write(bench.changed.join(other).with_extension("c"), text).map_err(|error| error.to_string())?;
-        }
+        fs::write(bench.changed.join("meanwhile.c"), format!("#define QUICK_MEANWHILE\n{UNIT}"))
+            .map_err(|error| error.to_string())?;
         if !bench.compile()? {
             return Err(format!("{COMPILER} does not compile the core"));
         }
@@ -302,7 +299,7 @@ impl Bench {
             if !ran(Command::new("cc").args(["-std=gnu11", "-w", "-fsyntax-only"]).arg(data.join("native.c")))? {
                 return Ok(false);
             }
-            command.arg("-w").args(["quick.c", "meanwhile.c", "dying.c"].map(|unit| self.changed.join(unit)));
+            command.arg("-w").args(["quick.c", "meanwhile.c"].map(|unit| self.changed.join(unit)));
         } else {
             command.args(FLAGS).args(SOURCES.iter().map(|source| data.join(source)));
         }

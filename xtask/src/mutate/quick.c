@@ -32,8 +32,6 @@ static inline unsigned long long quick_swap64(unsigned long long x)
 
 #ifdef QUICK_MEANWHILE
 #include "dataplane/cases/meanwhile_native.c"
-#elif defined(QUICK_DYING)
-#include "dataplane/cases/dying_native.c"
 #else
 #include "dataplane/cases/race_native.c"
 #define ws_process ws_process_alone

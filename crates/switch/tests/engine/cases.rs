@@ -585,6 +585,7 @@ fn set_chain(packet: &mut Packet, word: &str, words: &mut Words) {
             words.take_into("reply_port", &mut operation.reply_port);
             words.take_into("expected", &mut operation.expected);
             words.take_into("expected_epoch", &mut operation.expected_epoch);
+            words.take_into("first_epoch", &mut operation.first_epoch);
             if let Some(condition) = Condition::ALL[1..].iter().find(|condition| words.flag(condition.name())) {
                 operation.condition = *condition as u8;
             }
