@@ -214,7 +214,6 @@ pub const LATE: &[(Rule, u64)] = &[
     (Rule::Machine(Mutant::HastyFence), 470),
     (Rule::Machine(Mutant::LeaseFromGrant), 426),
     (Rule::Machine(Mutant::LeaseFromAck), 410),
-    (Rule::Machine(Mutant::HastyWatch), 409),
     (Rule::Machine(Mutant::DeadByHandle), 383),
     (Rule::Machine(Mutant::ForgetReports), 237),
     (Rule::Machine(Mutant::CensusKeepsFloors), 223),
