@@ -156,6 +156,34 @@ fn a_full_ring_is_counted() {
     assert!(upcalls.iter().all(|(way, packet)| way[0] == u16::from(TO_CONTROLLER) && *packet == enrol));
 }
 
+/// Whatever the sum: a half of an address goes through all of its values.
+#[test]
+fn checksums_of_what_goes_out_are_right() {
+    if let Some(why) = Bpf::missing() {
+        return println!("skipped: frames through XDP: {why}");
+    }
+    let mut bpf = Bpf::load(false);
+    bpf.set(&open_slot());
+    for half in 0..=u16::MAX {
+        let mut sent = heartbeat(0, u64::from(half) + 1);
+        sent[14 + 14..14 + 16].copy_from_slice(&half.to_be_bytes());
+        let (code, out) = bpf.run(&sent);
+        assert_eq!(code, XDP_TX, "{half:#06x}: it is answered");
+        let halves = out[14..14 + 20].chunks(2).map(|half| u32::from(u16::from_be_bytes([half[0], half[1]])));
+        let sum: u32 = halves.sum();
+        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "{half:#06x}");
+    }
+}
+
+/// Of node 2.
+fn heartbeat(incarnation: u64, sequence: u64) -> Vec<u8> {
+    let mut packet = vec![0; 64];
+    let header = Header { kind: kind::fabric::HEARTBEAT, source: 2, epoch: 1, ..Header::default() };
+    header.write(&mut packet);
+    wayside_wire::Heartbeat { sequence, incarnation, ..Default::default() }.write(&mut packet, 32);
+    frame(&to_switch(9_000), &packet, true)
+}
+
 #[test]
 fn accepted_heartbeats_teach_the_way() {
     if let Some(why) = Bpf::missing() {
@@ -164,18 +192,11 @@ fn accepted_heartbeats_teach_the_way() {
     let mut bpf = Bpf::load(false);
     bpf.forget_ways();
     bpf.set(&open_slot());
-    let beat = |incarnation: u64, sequence: u64| {
-        let mut packet = vec![0; 64];
-        let header = Header { kind: kind::fabric::HEARTBEAT, source: 2, epoch: 1, ..Header::default() };
-        header.write(&mut packet);
-        wayside_wire::Heartbeat { sequence, incarnation, ..Default::default() }.write(&mut packet, 32);
-        frame(&to_switch(9_000), &packet, true)
-    };
-    bpf.run(&beat(0, 1));
+    bpf.run(&heartbeat(0, 1));
     let forward = frame(&to_switch(20_001), &acquire(entry_flag::EXCLUSIVE), true);
     assert_eq!(bpf.run(&forward).0, XDP_TX, "to where node 2's heartbeat came from");
     bpf.forget_ways();
-    bpf.run(&beat(0, 1));
-    bpf.run(&beat(7, 2));
+    bpf.run(&heartbeat(0, 1));
+    bpf.run(&heartbeat(7, 2));
     assert_eq!(bpf.run(&forward).0, XDP_DROP, "neither a replayed heartbeat nor another incarnation's teaches one");
 }
