@@ -746,7 +746,7 @@ fn join_while_keys_change(world: &World, one: &Session, other: &Session) {
     assert!(joins(world) >= before[1] + 2 * rounds, "each round two readers join");
     let lost = world.counter("wayside_recoveries_total{namespace=\"default\",result=\"agent\"}");
     let rotations = world.counter("wayside_key_rotations_total") - before[0];
-    assert!(lost < rotations.min(rounds / 5), "{lost} JOINs were lost in {rounds} rounds, with {rotations} rotations");
+    assert!(lost * 4 <= rotations, "{lost} JOINs were lost in {rounds} rounds, with {rotations} rotations");
     assert_eq!(world.drops("no_key"), 0);
 }
 

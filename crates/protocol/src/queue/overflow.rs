@@ -186,17 +186,12 @@ impl Overflow {
 
     /// Whether it waits here. If it is moved to this server's own locks, its hold lasts from when it was sent last.
     fn hear(&mut self, attempt: &Attempt) -> bool {
-        let all = self.unacknowledged.iter_mut().chain(self.waiting.values_mut());
-        let mut is_known = false;
-        let is_it = |known: &&mut Attempt| {
-            known.holder != 0 && (known.holder, known.request) == (attempt.holder, attempt.request)
-        };
-        for known in all.filter(is_it) {
-            known.sent_us = known.sent_us.max(attempt.sent_us);
-            known.reply_port = attempt.reply_port;
-            is_known = true;
-        }
-        is_known
+        let pushed = self.unacknowledged.iter_mut().filter(|known| known.holder != 0);
+        let is_it = |known: &&mut Attempt| (known.holder, known.request) == (attempt.holder, attempt.request);
+        let Some(known) = pushed.chain(self.waiting.values_mut()).find(is_it) else { return false };
+        known.sent_us = known.sent_us.max(attempt.sent_us);
+        known.reply_port = attempt.reply_port;
+        true
     }
 
     /// The lock is this server's from now on: what the switch has taken is over, and so much it has given.

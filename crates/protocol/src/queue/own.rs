@@ -310,8 +310,9 @@ impl Own {
         let mut first: VecDeque<Claim> = first.map(|attempt| Claim::of(&attempt, link.now)).collect();
         line.retain(|claim| {
             let is_it = |other: &&mut Claim| (other.holder, other.request) == (claim.holder, claim.request);
-            let known = first.iter_mut().find(is_it);
-            known.map(|known| (known.port, known.sent_us) = (claim.port, claim.sent_us.max(known.sent_us))).is_none()
+            let Some(known) = first.iter_mut().find(is_it) else { return true };
+            (known.port, known.sent_us) = (claim.port, claim.sent_us.max(known.sent_us));
+            false
         });
         let (holders, mut later): (VecDeque<Claim>, VecDeque<Claim>) =
             core::mem::take(line).into_iter().partition(Claim::holds);
