@@ -83,6 +83,29 @@ impl Host {
         Err(io::Error::other(format!("ip: {}", said.lines().next().unwrap_or("it gave no reason"))))
     }
 
+    /// Has the queue `n` of an interface take what the processor `processors[n]` sends, as a card's own filters would
+    /// part what it receives: the far end of a veth receives it in its queue `n`.
+    ///
+    /// # Errors
+    /// Without util-linux's `unshare`, or in a kernel without XPS.
+    pub fn steer(&self, interface: &str, processors: &[usize]) -> io::Result<()> {
+        let mut script = String::from("mount -t sysfs sysfs /sys");
+        for (queue, processor) in processors.iter().enumerate() {
+            let mask = 1_u64 << processor;
+            script.push_str(&format!(" && echo {mask:x} >/sys/class/net/{interface}/queues/tx-{queue}/xps_cpus"));
+        }
+        let mut command = Command::new("unshare");
+        // A /sys is of the network namespace that it was mounted in: so this needs one of its own.
+        command.args(["--mount", "sh", "-c", &script]).stdin(Stdio::null());
+        self.enter(&mut command);
+        let output = command.output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(io::Error::other(format!("steer: {}", said.lines().next().unwrap_or("it gave no reason"))))
+    }
+
     /// Lets `command` run on this host.
     pub fn enter(&self, command: &mut Command) {
         let namespace = self.namespace.as_raw_fd();

@@ -4,11 +4,12 @@
 //! ```text
 //!   ports of their own       A ===veth=== port0 switch port1 ===veth=== B
 //!   one port for both        A ===veth=== bridge ===veth=== port0 switch         (B likewise at the bridge)
+//!   a queue each             as that, and what either sends arrives in a queue of that port of its own
 //!   userspace                as the first, without XDP: one thread, one socket
 //! ```
 //!
 //! B has a processor to flood from. At the hook, on veth, the switch decides within the sender's own send, so A and B
-//! each pay for their packets, unless they share a port's queue. In userspace the switch has a processor of its own: A
+//! each pay for their packets, unless they share a port's queue: then either may pay for both. In userspace the switch has a processor of its own: A
 //! shares the other one with B, before which it goes whenever an answer comes. What B's packets cost the machine in
 //! any case is seen where B sends just as many to a socket that nobody reads, at the switch's host.
 //!
@@ -70,16 +71,18 @@ pub struct IsolationOptions {
 enum Place {
     Apart,
     Together,
+    Divided,
     Userspace,
 }
 
 impl Place {
-    const ALL: [Place; 3] = [Place::Apart, Place::Together, Place::Userspace];
+    const ALL: [Place; 4] = [Place::Apart, Place::Together, Place::Divided, Place::Userspace];
 
     fn name(self) -> &'static str {
         match self {
             Place::Apart => "XDP hook, ports of their own",
-            Place::Together => "XDP hook, one port for both",
+            Place::Together => "XDP hook, one port with one queue for both",
+            Place::Divided => "XDP hook, one port with a queue for each",
             Place::Userspace => "userspace",
         }
     }
@@ -115,11 +118,15 @@ impl Hosts {
         let (switch, a, b) = (Host::new()?, Host::new()?, Host::new()?);
         let mut bridge = None;
         let mut passes = Vec::new();
-        if place == Place::Together {
+        if let Place::Together | Place::Divided = place {
             let middle = Host::new()?;
             a.join("a0", &middle, "to_a", 1)?;
             b.join("b0", &middle, "to_b", 1)?;
-            middle.join("to_switch", &switch, "port0", 1)?;
+            let queues: &[usize] = if place == Place::Divided { &[CLIENT_CORE, SERVER_CORE] } else { &[CLIENT_CORE] };
+            middle.join("to_switch", &switch, "port0", queues.len() as u32)?;
+            if place == Place::Divided {
+                middle.steer("to_switch", queues)?;
+            }
             middle.ip("link add br0 type bridge\nlink set to_a master br0\nlink set to_b master br0\n\
                        link set to_switch master br0\nlink set br0 up")?;
             switch.ip("addr add 10.81.0.1/24 dev port0")?;
@@ -209,7 +216,7 @@ fn start(place: Place, hosts: &Hosts, options: &IsolationOptions) -> Result<Daem
     let common = ["--listen", &listen, "--authentication", "off"];
     let (how, waiting): (&[&str], _) = match place {
         Place::Apart => (&["--mode", "native", "--interfaces", "port0,port1"], Waiting::Blocking),
-        Place::Together => (&["--mode", "native", "--interfaces", "port0"], Waiting::Blocking),
+        Place::Together | Place::Divided => (&["--mode", "native", "--interfaces", "port0"], Waiting::Blocking),
         Place::Userspace => (&["--mode", "userspace"], Waiting::Spinning),
     };
     let arguments = [&common[..], how].concat();
