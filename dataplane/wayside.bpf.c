@@ -218,8 +218,8 @@ WS_INLINE int is_copy(const struct envelope *envelope, ws_u16 mark, ws_u32 inter
 	return port && port->interface == interface;
 }
 
-SEC("xdp/devmap")
-int wayside_out(struct xdp_md *frame)
+/* Makes of what leaves by this interface what it is to be. */
+WS_INLINE int leave(struct xdp_md *frame, ws_u32 interface)
 {
 	struct envelope *envelope = (void *)(long)frame->data;
 	void *end = (void *)(long)frame->data_end;
@@ -230,11 +230,13 @@ int wayside_out(struct xdp_md *frame)
 	ws_u16 mark = SWAP16(envelope->ip.id);
 	if (!(mark & PAIR))
 		return XDP_PASS;
-	if (!find_switch(&sw) || (is_copy(envelope, mark, frame->egress_ifindex) && make_copy(envelope, end, &sw) != XDP_PASS))
+	if (!find_switch(&sw) || (is_copy(envelope, mark, interface) && make_copy(envelope, end, &sw) != XDP_PASS))
 		return XDP_DROP;
 	seal_envelope(envelope, (ws_u16)(SWAP16(envelope->udp.length) - sizeof(struct udp)), 0);
 	return XDP_PASS;
 }
+
+SEC("xdp/devmap") int wayside_out(struct xdp_md *frame) { return leave(frame, frame->egress_ifindex); }
 
 /* What a lease's `end_tick` is counted in, for the daemon, which runs this when it wants to know. */
 SEC("syscall")

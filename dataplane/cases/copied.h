@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* For tests: what `wayside_out` makes of the copy for the agent. The kernel test-runs no program of a devmap. Comes
- * after wayside.bpf.c. */
+/* For tests: `wayside_out`, and what it makes of the copy for the agent. The kernel test-runs no program of a devmap.
+ * Comes after wayside.bpf.c. */
 
 SEC("xdp")
 int copied(struct xdp_md *frame)
@@ -13,3 +13,6 @@ int copied(struct xdp_md *frame)
 		return XDP_ABORTED;
 	return make_copy(envelope, end, &sw);
 }
+
+/* By the interface that the frame came in by, instead of the one that it leaves by. */
+SEC("xdp") int leaving(struct xdp_md *frame) { return leave(frame, frame->ingress_ifindex); }

@@ -26,6 +26,7 @@ const RACING: &str = "cases/race.bpf";
 const TESTS: &[(&str, &[&str], &[&str])] = &[
     ("stack", &[], &[PRODUCT]),
     ("frames", &[], &[OBSERVED]),
+    ("ways", &[], &[OBSERVED]),
     ("cases", &["as_bpf"], &[OBSERVED, RACING]),
     ("differential", &[], &[OBSERVED, RACING]),
     ("cpus", &[], &[OBSERVED]),

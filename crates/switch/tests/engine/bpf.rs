@@ -25,17 +25,20 @@ const XDP_PASS: u32 = 2;
 const XDP_TX: u32 = 3;
 const XDP_REDIRECT: u32 = 4;
 /// Test runs come in by the loopback interface.
-const LOOPBACK: u32 = 1;
+pub const LOOPBACK: u32 = 1;
 /// `struct ws_counters`, and the lanes of threads before those of CPUs.
 const LANE: usize = 128;
 const LANES: usize = 16 + 64;
 /// `struct ws_upcall` before its packet.
 const UPCALL: usize = 16;
+/// `WS_PORTS`.
+const PORTS: u32 = 16;
 /// Room for the longest frame.
 const FRAME: usize = 2_048;
 
-const CLIENT: ([u8; 6], [u8; 4]) = ([2, 0, 0, 0, 0, 1], [10, 9, 0, 1]);
-const SWITCH: ([u8; 6], [u8; 4]) = ([2, 0, 0, 0, 0, 2], [10, 9, 0, 2]);
+/// No byte of one's is the other's.
+pub const CLIENT: ([u8; 6], [u8; 4]) = ([0x02, 0x11, 0x12, 0x13, 0x14, 0x15], [10, 9, 0, 1]);
+pub const SWITCH: ([u8; 6], [u8; 4]) = ([0x0e, 0x21, 0x22, 0x23, 0x24, 0x25], [10, 9, 0, 2]);
 
 /// A map of the program, mapped into this process as the controller would.
 struct Mapped<T: 'static> {
@@ -83,9 +86,23 @@ pub fn object(name: &str, built: &[u8]) -> Vec<u8> {
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// `struct ws_upcall`: what the daemon is asked to do with a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upcall {
+    pub from: [u8; 4],
+    pub from_port: u16,
+    pub action: u16,
+    pub handle: u16,
+    pub port: u16,
+    pub copy: u16,
+    pub packet: Vec<u8>,
+}
+
 /// One of the two programs, loaded.
 pub struct Bpf {
     object: Object,
+    /// Two ports at a time: empty, as nothing really leaves.
+    pair: MapHandle,
     slots: Mapped<Slot>,
     nodes: Mapped<Node>,
     regions: Mapped<Region>,
@@ -121,6 +138,11 @@ impl Bpf {
 
     /// Loads the program, through the verifier. `racing`: the one with `dataplane/cases/race.h` in it.
     pub fn load(racing: bool) -> Bpf {
+        Bpf::load_for(racing, [0; 4])
+    }
+
+    /// The same, of a switch of this address alone. All zeros: of any.
+    pub fn load_for(racing: bool, address: [u8; 4]) -> Bpf {
         // Per-CPU maps are read for the CPU that ran the program.
         // SAFETY: reads a number.
         run_on(unsafe { libc::sched_getcpu() } as usize);
@@ -142,24 +164,14 @@ impl Bpf {
             if map.name() == "pairs" {
                 map.set_inner_map_fd(pair.as_fd()).unwrap();
             }
+            if map.name().to_string_lossy().ends_with(".rodata") {
+                let settings = map.initial_value_mut().expect("it has one");
+                settings[..4].copy_from_slice(&u32::from_be_bytes(address).to_ne_bytes());
+            }
         }
         let object = open.load().expect("the kernel's verifier takes the program");
-        let set = |map: &str, key: u32, value: &[u8]| {
-            let map = object.maps().find(|found| found.name() == map).unwrap();
-            map.update(&key.to_ne_bytes(), value, MapFlags::ANY).unwrap();
-        };
-        let way =
-            u64::from_be_bytes([0, 1, CLIENT.0[0], CLIENT.0[1], CLIENT.0[2], CLIENT.0[3], CLIENT.0[4], CLIENT.0[5]]);
-        for handle in 0..TABLE {
-            set("ways", handle as u32, &way.to_ne_bytes());
-        }
-        let mut port = LOOPBACK.to_ne_bytes().to_vec();
-        port.extend(SWITCH.0);
-        port.extend([0; 2]);
-        set("ports", 0, &port);
-        set("indexes", LOOPBACK, &[0; 4]);
-        set("pairs", 0, &pair.as_fd().as_raw_fd().to_ne_bytes());
-        Bpf {
+        let bpf = Bpf {
+            pair,
             counters: Mapped::new(&object, "counters", LANES),
             slots: Mapped::new(&object, "slots", SLOTS),
             nodes: Mapped::new(&object, ".bss.nodes", TABLE),
@@ -180,7 +192,54 @@ impl Bpf {
             object,
             padding: 0,
             racing,
-        }
+        };
+        (0..=u16::MAX).for_each(|handle| bpf.set_way(handle, Some((0, CLIENT.0))));
+        bpf.set_port(0, LOOPBACK, SWITCH.0);
+        bpf.set_index(LOOPBACK, 0);
+        bpf.join_ports(0, 0);
+        bpf
+    }
+
+    fn update(&self, name: &str, key: u32, value: &[u8]) {
+        let map = self.object.maps().find(|map| map.name() == name).unwrap_or_else(|| panic!("no map {name}"));
+        map.update(&key.to_ne_bytes(), value, MapFlags::ANY).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+
+    /// A node's way: the port by which it is reached, and the next hop.
+    pub fn set_way(&self, handle: u16, way: Option<(u8, [u8; 6])>) {
+        let word = way.map_or(0, |(port, [a, b, c, d, e, f])| u64::from_be_bytes([0, port + 1, a, b, c, d, e, f]));
+        self.update("ways", handle.into(), &word.to_ne_bytes());
+    }
+
+    /// The way that is known.
+    pub fn way(&self, handle: u16) -> Option<(u8, [u8; 6])> {
+        let map = self.object.maps().find(|map| map.name() == "ways").unwrap();
+        let word = map.lookup(&u32::from(handle).to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+        let [_, port, hop @ ..] = u64::from_ne_bytes(word.try_into().unwrap()).to_be_bytes();
+        port.checked_sub(1).map(|port| (port, hop))
+    }
+
+    /// A port's interface and own address.
+    pub fn set_port(&self, port: u32, interface: u32, address: [u8; 6]) {
+        let mut value = interface.to_ne_bytes().to_vec();
+        value.extend(address);
+        value.extend([0; 2]);
+        self.update("ports", port, &value);
+    }
+
+    /// Which port this interface is.
+    pub fn set_index(&self, interface: u32, port: u32) {
+        self.update("indexes", interface, &port.to_ne_bytes());
+    }
+
+    /// Lets what comes in by other ports leave by this one: by an interface that is there, whichever that is.
+    pub fn let_out(&self, port: u32) {
+        self.update("out", port, &u64::from(LOOPBACK).to_le_bytes());
+    }
+
+    /// Lets pairs leave, the GRANT by the first port and the JOIN by the second.
+    pub fn join_ports(&self, first: u32, second: u32) {
+        self.update("pairs", first * PORTS + second, &self.pair.as_fd().as_raw_fd().to_ne_bytes());
     }
 
     /// What this CPU has of a per-CPU map's one element.
@@ -194,21 +253,25 @@ impl Bpf {
 
     /// Forgets the ways to all nodes: packets to them are the daemon's to send.
     pub fn forget_ways(&self) {
-        let ways = self.object.maps().find(|map| map.name() == "ways").unwrap();
-        for handle in 0..NODES as u32 {
-            ways.update(&handle.to_ne_bytes(), &[0; 8], MapFlags::ANY).unwrap();
-        }
+        (0..NODES as u16).for_each(|handle| self.set_way(handle, None));
     }
 
-    /// What has been handed up to the daemon since: (action, handle, port, copy) and the packet.
-    pub fn upcalls(&self) -> Vec<([u16; 4], Vec<u8>)> {
+    /// What has been handed up to the daemon since.
+    pub fn upcalls(&self) -> Vec<Upcall> {
         let found = std::cell::RefCell::new(vec![]);
         let map = self.object.maps().find(|map| map.name() == "upcalls").unwrap();
         let mut ring = RingBufferBuilder::new();
         ring.add(&map, |bytes| {
             let half = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
-            let packet = bytes[UPCALL..UPCALL + usize::from(half(14))].to_vec();
-            found.borrow_mut().push(([half(6), half(8), half(10), half(12)], packet));
+            found.borrow_mut().push(Upcall {
+                from: u32::from_ne_bytes(bytes[..4].try_into().unwrap()).to_be_bytes(),
+                from_port: half(4),
+                action: half(6),
+                handle: half(8),
+                port: half(10),
+                copy: half(12),
+                packet: bytes[UPCALL..UPCALL + usize::from(half(14))].to_vec(),
+            });
             0
         })
         .unwrap();
@@ -219,6 +282,11 @@ impl Bpf {
     /// Runs the program on a whole frame: its return code, and the frame that came out.
     pub fn run(&self, frame: &[u8]) -> (u32, Vec<u8>) {
         self.run_program("wayside", frame)
+    }
+
+    /// What becomes of a frame as it leaves by the loopback interface: the code, and the frame.
+    pub fn leave(&self, frame: &[u8]) -> (u32, Vec<u8>) {
+        self.run_program("leaving", frame)
     }
 
     /// The copy that goes with a packet, if it may be sent.
@@ -277,7 +345,15 @@ impl Bpf {
         if verdict.action == TO_CONTROLLER {
             assert_eq!(code, XDP_DROP);
             out.truncate(ENVELOPE + usize::from(verdict.length));
-            let expected = ([u16::from(TO_CONTROLLER), verdict.handle, verdict.port, 0], out[ENVELOPE..].to_vec());
+            let expected = Upcall {
+                from: CLIENT.1,
+                from_port,
+                action: u16::from(TO_CONTROLLER),
+                handle: verdict.handle,
+                port: verdict.port,
+                copy: 0,
+                packet: out[ENVELOPE..].to_vec(),
+            };
             assert_eq!(self.upcalls(), [expected], "handed up to the daemon");
             return;
         }
@@ -389,7 +465,7 @@ pub fn frame(way: &Way, packet: &[u8], by_sender: bool) -> Vec<u8> {
 }
 
 /// The same, with this id in IPv4's header.
-fn marked_frame(way: &Way, packet: &[u8], by_sender: bool, id: [u8; 2]) -> Vec<u8> {
+pub fn marked_frame(way: &Way, packet: &[u8], by_sender: bool, id: [u8; 2]) -> Vec<u8> {
     let length = u16::try_from(20 + 8 + packet.len()).unwrap();
     let mut frame = Vec::with_capacity(ENVELOPE + packet.len());
     frame.extend(way.macs[1]);
