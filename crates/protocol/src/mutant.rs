@@ -149,6 +149,8 @@ pub enum Mutant {
     HoldForEver,
     /// Queue: its lease runs from the arrival of the grant, not from the packet that was answered.
     LeaseFromGrant,
+    /// Queue: the lease of who waited as a lock moved to its server runs from the first packet, not the latest.
+    LeaseFromFirst,
     /// Queue: whoever cannot be sure of what it holds leaves, long before the end that it told its owner.
     LeaveHolds,
     /// Queue: a hold outlives the epoch of its switch.

@@ -60,6 +60,7 @@ const OUTCOMES: &[&str] = &[
     "lock server appointed",
     "part failed over",
     "served in order",
+    "granted with time to spare",
     "left the switch for its priorities",
     "came back to the switch",
     "promoted",

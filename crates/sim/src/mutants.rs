@@ -120,6 +120,7 @@ pub const QUEUE_RULES: &[Rule] = &[
     Rule::Machine(Mutant::KeepUnwantedTicket),
     Rule::Machine(Mutant::HoldForEver),
     Rule::Machine(Mutant::LeaseFromGrant),
+    Rule::Machine(Mutant::LeaseFromFirst),
     Rule::Machine(Mutant::LeaveHolds),
     Rule::Machine(Mutant::KeepHolds),
     Rule::Machine(Mutant::ForgetQueues),
@@ -215,6 +216,7 @@ pub const LATE: &[(Rule, u64)] = &[
     (Rule::Machine(Mutant::LeaseFromGrant), 426),
     (Rule::Machine(Mutant::LeaseFromAck), 410),
     (Rule::Machine(Mutant::DeadByHandle), 383),
+    (Rule::Machine(Mutant::LeaseFromFirst), 372),
     (Rule::Machine(Mutant::ForgetReports), 237),
     (Rule::Machine(Mutant::CensusKeepsFloors), 223),
 ];

@@ -8,6 +8,7 @@
 //! | | where the lock server had waited in vain for the queue to become empty |
 //! | Q5 | the same: while the lock server has something only pushes get tickets. At the end of a run in which nothing |
 //! | | went wrong: tokens of a name are in the order in which its requests were taken |
+//! | Q12 | at a grant of such a run: a hold by a lock server has most of its time before it |
 //!
 //! Q3 is S2, and Q4 is S1 and S3: the checker of locks sees them. What comes with a grant is looked at in
 //! `locks/rows.rs`: F1, F2, and with them Q11.
@@ -195,7 +196,24 @@ impl World {
         if let Some(name) = name {
             self.watch.tokens.insert((space, name, request.0), token);
             self.watch_parts(space, name);
+            self.watch_time_left(host, name, request);
         }
+    }
+
+    /// Q12. Who waits says so again after the longest pause, and a hold lasts from the latest packet that came.
+    fn watch_time_left(&mut self, host: usize, name: u64, request: RequestId) {
+        let Some(running) = self.hosts[host].running.as_ref().filter(|_| self.setup.calm) else { return };
+        let Some((until, length)) = running.node.lease_of(request) else { return };
+        let left = until.since(running.time(self.now));
+        let late = self.setup.node.retransmit_most_us + 4 * (self.mix.delay + self.mix.jitter);
+        if late >= length / 2 || !self.clocks_are_good() {
+            return;
+        }
+        if left < length / 2 {
+            let story = format!("h{host} is granted name {name}, {request:?}, for {left} us of {length}");
+            return self.fail("Q12", story);
+        }
+        self.count("granted with time to spare");
     }
 
     /// Whether a hold of a lock server's own lock is in its line still. What is no queue never was.
@@ -319,6 +337,7 @@ pub const OUTCOMES: &[&str] = &[
     "part changed hands",
     "granted while another part waited",
     "served in order",
+    "granted with time to spare",
     "plan moved a lock to the switch",
     "plan moved a lock to its server",
     "left the switch for its priorities",

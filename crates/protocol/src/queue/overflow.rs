@@ -186,10 +186,11 @@ impl Overflow {
 
     /// Whether it waits here. If it is moved to this server's own locks, its hold lasts from when it was sent last.
     fn hear(&mut self, attempt: &Attempt) -> bool {
+        let latest = if self.is_broken(Mutant::LeaseFromFirst) { 0 } else { attempt.sent_us };
         let pushed = self.unacknowledged.iter_mut().filter(|known| known.holder != 0);
         let is_it = |known: &&mut Attempt| (known.holder, known.request) == (attempt.holder, attempt.request);
         let Some(known) = pushed.chain(self.waiting.values_mut()).find(is_it) else { return false };
-        known.sent_us = known.sent_us.max(attempt.sent_us);
+        known.sent_us = known.sent_us.max(latest);
         known.reply_port = attempt.reply_port;
         true
     }

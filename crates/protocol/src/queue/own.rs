@@ -306,12 +306,16 @@ impl Own {
     /// lasts from then.
     pub fn open(&mut self, link: &mut Link<'_>, name: u64, first: impl Iterator<Item = Attempt>) {
         self.closed.remove(&name);
+        let is_broken = self.is_broken(Mutant::LeaseFromFirst);
         let line = self.lines.entry(name).or_default();
         let mut first: VecDeque<Claim> = first.map(|attempt| Claim::of(&attempt, link.now)).collect();
         line.retain(|claim| {
             let is_it = |other: &&mut Claim| (other.holder, other.request) == (claim.holder, claim.request);
             let Some(known) = first.iter_mut().find(is_it) else { return true };
-            (known.port, known.sent_us) = (claim.port, claim.sent_us.max(known.sent_us));
+            known.port = claim.port;
+            if !is_broken {
+                known.sent_us = claim.sent_us.max(known.sent_us);
+            }
             false
         });
         let (holders, mut later): (VecDeque<Claim>, VecDeque<Claim>) =

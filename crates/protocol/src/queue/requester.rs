@@ -197,6 +197,15 @@ impl Requester {
         self.requests.is_empty() && self.strays.is_empty()
     }
 
+    /// Until when a hold of a lock server's own lock lasts if it is not renewed, and how long a whole one does, in
+    /// microseconds. None: as long as the session, or not held.
+    pub fn lease_of(&self, id: RequestId) -> Option<(Time, u64)> {
+        match self.requests.get(&id.0)?.state {
+            State::Held { lease: Some(lease), .. } => Some((lease.until, lease.length)),
+            _ => None,
+        }
+    }
+
     /// All of them, held, awaited or ending.
     pub fn requests(&self) -> impl Iterator<Item = (RequestId, &Pending)> {
         self.requests.iter().map(|(id, pending)| (RequestId(*id), pending))

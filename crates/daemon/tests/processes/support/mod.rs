@@ -91,7 +91,24 @@ impl Running {
     }
 
     pub fn line(&self) -> String {
-        self.lines.lock().expect("one reader").recv_timeout(PATIENCE).expect("a line in time")
+        let line = self.lines.lock().expect("one reader").recv_timeout(PATIENCE);
+        line.unwrap_or_else(|why| panic!("no line in time: {why}; {}", self.fate()))
+    }
+
+    /// For whoever reads why a test failed.
+    fn fate(&self) -> String {
+        // SAFETY: a siginfo of zeros is valid, and outlives the call, which leaves our child to be reaped.
+        let (is_over, code, status) = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            libc::waitid(libc::P_PID, self.child.id(), &raw mut info, options);
+            (info.si_pid() != 0, info.si_code, info.si_status())
+        };
+        match (is_over, code) {
+            (false, _) => "it runs on".into(),
+            (true, libc::CLD_EXITED) => format!("it ended with exit code {status}"),
+            (true, _) => format!("signal {status} ended it"),
+        }
     }
 
     /// Its next line, which is a lock's token.
