@@ -3,7 +3,7 @@
 //! Nothing is kept here: every step is told to a shard, which writes it down, and the next one follows from what all
 //! shards say then. So the command may die at any moment, and `resume` or `undo` goes on.
 
-use super::query::{ask, ask_who_knows, find_who_knows, of_shard};
+use super::query::{Unanswered, ask, ask_who_knows, find_who_knows, of_shard};
 use super::text::{lasted, say};
 use crate::answers::{Changed, Lock, Locks, Query, ShardStep, ShardsAnswer};
 use crate::cli::{Output, QueryArgs, ShardAddArgs, ShardChangeArgs, ShardCommand, ShardDrainArgs};
@@ -298,7 +298,7 @@ impl Change<'_> {
                         // Who starts from now on finds all of them by it, however long the change takes.
                         eprintln!("all have been told: WAYSIDE_ENDPOINTS='{}'", text_of(&self.plan.maps.1));
                     }
-                    tell(&fabric, &name, order).map_err(|why| self.left(&fabric, &name, why))?;
+                    self.tell(&fabric, &name, &order, until)?;
                     self.look(&mut fabric, self.plan.all(), until)?;
                 }
                 Next::Wait(behind) => {
@@ -351,6 +351,17 @@ impl Change<'_> {
         Ok(())
     }
 
+    /// Tells one of them. Once others have heard of the change, one that hangs is told again: it takes an order once,
+    /// however late.
+    fn tell(&self, fabric: &Fabric, name: &str, order: &Order, until: Instant) -> Result<(), Failure> {
+        while let Err(why) = tell(fabric, name, order) {
+            if why.hangs.is_none() || !self.is_begun(fabric) || Instant::now() >= until {
+                return Err(self.left(fabric, name, of_shard(name, why)));
+            }
+        }
+        Ok(())
+    }
+
     fn is_begun(&self, fabric: &Fabric) -> bool {
         fabric.seen.values().any(|view| view.division.version == self.plan.version)
     }
@@ -393,12 +404,11 @@ fn text_of(map: &[u8]) -> String {
     String::from_utf8_lossy(map).into_owned()
 }
 
-fn tell(fabric: &Fabric, name: &str, order: Order) -> Result<(), Failure> {
-    let Order { version, step, begins, above, map, former } = order;
-    let (map, former) = (text_of(&map), text_of(&former));
+fn tell(fabric: &Fabric, name: &str, order: &Order) -> Result<(), Unanswered> {
+    let Order { version, step, begins, above, ref map, ref former } = *order;
+    let (map, former) = (text_of(map), text_of(former));
     let query = Query::Divide { version, step: step.into(), begins, above, map, former };
-    let told = ask_who_knows::<Changed>(fabric.at[name].of_keys(), &query);
-    told.map(drop).map_err(|why| of_shard(name, why))
+    ask_who_knows::<Changed>(fabric.at[name].of_keys(), &query).map(drop)
 }
 
 /// Which locks of names that change hands are held, and which sessions have not said that they hold none.

@@ -87,6 +87,20 @@ fn a_command_that_was_suspended_does_nothing_once_another_took_the_change_back()
 }
 
 #[test]
+fn a_switch_that_stands_still_for_longer_than_a_question_waits_is_waited_for() {
+    let fabric = Fabric::start();
+    let (guard, add) = fabric.add_in_vain();
+    signal_process(fabric.east.pid(), libc::SIGSTOP);
+    drop(guard);
+    // A question waits for two seconds.
+    std::thread::sleep(Duration::from_secs(5));
+    signal_process(fabric.east.pid(), libc::SIGCONT);
+    assert!(add.line().contains("divided among east, north, west"));
+    assert_eq!(add.wait().code(), Some(0));
+    assert_eq!(fabric.version_of(&fabric.east), (1, "settled".into(), true));
+}
+
+#[test]
 fn what_a_killed_command_has_left_is_ended_or_taken_back_by_others() {
     let fabric = Fabric::start();
     let (guard, add) = fabric.add_in_vain();
