@@ -1,7 +1,7 @@
-//! The figures of the README, and of the page on recovery, from a report that was kept: never by hand.
+//! The figures of the README, of the page of bars and of that on recovery, from a report that was kept: never by hand.
 
 use crate::Error;
-use crate::report::{Mode, Report, Row};
+use crate::report::{Bar, GRANTED_BY_SWITCH, Mode, Ratio, Report, Row};
 
 /// A page has its figures between this and [`END`].
 const BEGIN: &str = "<!-- figures: written by `wayside-bench --figures` -->\n";
@@ -17,9 +17,9 @@ const COLUMNS: [(&str, &str, &str); 4] = [
     ("XDP switch, AF_XDP", "XDP, by AF_XDP", "AF_XDP over veth"),
 ];
 /// What every line is of besides.
-const BESIDES: &str = "\nA packet is one lock, but in the lines of 32 locks. Nothing is written to a disk, in Redis neither. \
-                       Of Redis' ways the fastest\nis shown, with what it was: a socket and cores of its own, not its \
-                       column's.\n";
+const BESIDES: &str = "\nIn brackets: how many bare echoes of its column that is, of 64 bytes, signed or not. A packet is one lock, but in \
+                       the lines of 32 locks. Nothing\nis written to a disk, in Redis neither. Of Redis' ways the fastest \
+                       is shown, with what it was: a socket and cores of its own, not its column's.\n";
 /// Operations that have a line, with their heads. Of several rows, the fastest: echoes in userspace, Redis' ways.
 const LINES: [(&str, &str); 9] = [
     ("echo", "bare echo, 64 bytes"),
@@ -77,7 +77,67 @@ fn figures(report: &Report, record: &str) -> String {
             text += "\n";
         }
     }
-    text + BESIDES
+    let (met, barred) = met(report);
+    text += BESIDES;
+    text + &format!("{met} of {barred} ratios are as they are meant to be: [docs/bars.md](docs/bars.md) has each.\n")
+}
+
+/// How many ratios have a bar and meet it, and how many have one.
+pub(crate) fn met(report: &Report) -> (usize, usize) {
+    let barred = || report.modes.iter().flat_map(|mode| &mode.ratios).filter_map(|ratio| Some((ratio, ratio.bar?)));
+    (barred().filter(|(ratio, bar)| bar.is_met_by(ratio.of_medians)).count(), barred().count())
+}
+
+/// The page of bars with the ratios of `report`, which is kept as `record`, in the place of those before.
+///
+/// # Errors
+/// If it has no place for them.
+pub fn put_bars(page: &str, report: &Report, record: &str) -> Result<String, Error> {
+    let machine = &report.machine;
+    let (met, barred) = met(report);
+    let mut text = format!(
+        "[{record}](../{record}): `{}`, {}, commit {}, {}, {} cores, Linux {}, {:.0} s.\n**{met} of {barred} bars are met.**\n\n\
+         | switch | ratio | of medians | of rounds, a tenth to nine tenths | meant to be | |\n| --- | --- | ---: | --- | --- | --- |\n",
+        machine.command, machine.date, machine.commit, machine.processor, machine.cores, machine.kernel, report.seconds
+    );
+    for mode in &report.modes {
+        for ratio in &mode.ratios {
+            if let Some(bar) = ratio.bar {
+                text +=
+                    &format!("{} {} | {} |\n", line(mode, ratio), meant(bar), verdict(bar.is_met_by(ratio.of_medians)));
+            }
+        }
+        if let Some(seen) = mode.seen.as_ref().filter(|_| mode.ratios.iter().any(|ratio| ratio.bar.is_some())) {
+            let (share, is_met) = (seen.granted_by_switch, seen.granted_by_switch >= GRANTED_BY_SWITCH);
+            let least = meant(Bar::AtLeast(GRANTED_BY_SWITCH));
+            text += &format!(
+                "| {} | acquires that the switch granted | {share:.4} | | {least} | {} |\n",
+                mode.name,
+                verdict(is_met)
+            );
+        }
+    }
+    text += "\nWithout a bar:\n\n| switch | ratio | of medians | of rounds, a tenth to nine tenths |\n| --- | --- | ---: | --- |\n";
+    for mode in &report.modes {
+        mode.ratios.iter().filter(|ratio| ratio.bar.is_none()).for_each(|ratio| text += &(line(mode, ratio) + "\n"));
+    }
+    put_between(page, &text)
+}
+
+fn line(mode: &Mode, ratio: &Ratio) -> String {
+    let Ratio { what, of_medians, of_rounds, .. } = ratio;
+    format!("| {} | {what} | {of_medians:.2} | {:.2} to {:.2} |", mode.name, of_rounds.p10, of_rounds.p90)
+}
+
+fn meant(bar: Bar) -> String {
+    match bar {
+        Bar::AtMost(most) => format!("at most {most}"),
+        Bar::AtLeast(least) => format!("at least {least}"),
+    }
+}
+
+fn verdict(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "**missed**" }
 }
 
 /// Those that client and switch have together while a lock is acquired.
@@ -123,7 +183,7 @@ fn fastest(mode: &Mode, is_it: impl Fn(&&Row) -> bool) -> Option<&Row> {
 mod tests {
     use super::*;
     use crate::knobs::Machine;
-    use crate::report::How;
+    use crate::report::{How, Spread};
 
     fn mode(name: &str, rows: &[(&str, f64)]) -> Mode {
         let how = How { transport: "UDP".into(), cores: 1, waits: "spin".into(), signed: "off".into() };
@@ -167,8 +227,35 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_has_a_place_for_figures() {
-        let readme = include_str!("../../../README.md");
-        assert!(readme.find(BEGIN).unwrap() < readme.find(END).unwrap());
+    fn every_bar_has_a_line_that_says_whether_it_is_met() {
+        let ratio = |what: &str, of_medians, bar| Ratio {
+            what: what.into(),
+            of_medians,
+            rounds: 8,
+            of_rounds: Spread { p10: 1.0, median: of_medians, p90: 9.0 },
+            bar,
+        };
+        let bare = ratio("bare", 3.0, None);
+        let ratios =
+            vec![ratio("first", 1.2, Some(Bar::AtMost(1.15))), ratio("other", 4.0, Some(Bar::AtLeast(4.0))), bare];
+        let modes = vec![Mode { ratios, ..mode("XDP switch, UDP", &[]) }];
+        let (machine, notes) = (Machine::look(), Vec::new());
+        let report = Report { machine, pinned: true, cpu_dma_latency_held: true, seconds: 1.0, modes, notes };
+        let text = put_bars(&format!("{BEGIN}{END}"), &report, "bench/runs/one.json").unwrap();
+        for line in [
+            "**1 of 2 bars are met.**",
+            "| XDP switch, UDP | first | 1.20 | 1.00 to 9.00 | at most 1.15 | **missed** |",
+            "| XDP switch, UDP | other | 4.00 | 1.00 to 9.00 | at least 4 | met |",
+            "| XDP switch, UDP | bare | 3.00 | 1.00 to 9.00 |\n",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_pages_have_a_place_for_figures() {
+        for page in [include_str!("../../../README.md"), include_str!("../../../docs/bars.md")] {
+            assert!(page.find(BEGIN).unwrap() < page.find(END).unwrap());
+        }
     }
 }

@@ -40,6 +40,8 @@ const ECHO_ADDRESS: &str = "10.79.0.1:7600";
 /// How often hand-overs take turns with what they are compared with, and echoes of such a turn.
 const HAND_OVER_ROUNDS: u32 = 8;
 const ECHOES: usize = 400;
+/// Before those of a turn that count.
+const UNTIMED_ECHOES: usize = 100;
 /// An acquire's packet.
 const SHORT: usize = 64;
 
@@ -231,12 +233,15 @@ fn between_hosts(way: Way, hosts: &Hosts, how_long: Duration) -> Result<(Vec<Row
         // What is on its way meanwhile may be lost.
         probe.round_trip(SHORT);
     }
-    let mut echoes = Samples::new("XDP echo, 64 bytes");
+    let mut echoes = Samples::new("XDP echo between hand-overs");
     let (mut spinning, mut blocking) = (handover::samples(Waiting::Spinning), handover::samples(Waiting::Blocking));
     let mut ping_pongs = Samples::new("blocking ping-pong of two hosts");
     for _ in 0..HAND_OVER_ROUNDS {
         hand_overs(Waiting::Spinning, way, hosts, each, &mut spinning)?;
         probe.tend();
+        for _ in 0..UNTIMED_ECHOES {
+            probe.round_trip(SHORT);
+        }
         for _ in 0..ECHOES {
             if !echoes.time(|| probe.round_trip(SHORT)) {
                 return Err("the echo does not answer".into());
@@ -253,6 +258,7 @@ fn between_hosts(way: Way, hosts: &Hosts, how_long: Duration) -> Result<(Vec<Row
         signed: "off".into(),
     };
     let rows = [
+        echoes.row(&How { cores: 1, ..how(way.by(), Waiting::Spinning) }),
         spinning.row(&how(way.by(), Waiting::Spinning)),
         blocking.row(&how(way.by(), Waiting::Blocking)),
         ping_pongs.row(&How { signed: "-".into(), ..how("UDP", Waiting::Blocking) }),

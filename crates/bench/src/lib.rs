@@ -71,7 +71,7 @@ pub use contest::{
     About, Contest, ContestOptions, Game, Played, Records, Run, Wishes, compare, page, put_contest, run_contest,
     service_names, workload_list,
 };
-pub use figures::put_figures;
+pub use figures::{put_bars, put_figures};
 pub use growth::{Growth, GrowthOptions, put_growth, run_growth};
 #[cfg(feature = "xdp")]
 pub use isolation::{Isolation, IsolationOptions, run_isolation};

@@ -256,8 +256,11 @@ fn show(record: &Path) -> Result<(), String> {
         let page = Path::new("docs/growth.md");
         (page, wayside_bench::put_growth(&read(page)?, &growth, &name)?)
     } else {
+        let (page, report) = (Path::new("docs/bars.md"), Report::from_json(&text)?);
+        let bars = wayside_bench::put_bars(&read(page)?, &report, &name)?;
+        std::fs::write(page, bars).map_err(|error| format!("{}: {error}", page.display()))?;
         let page = Path::new("README.md");
-        (page, wayside_bench::put_figures(&read(page)?, &Report::from_json(&text)?, &name)?)
+        (page, wayside_bench::put_figures(&read(page)?, &report, &name)?)
     };
     std::fs::write(page, text).map_err(|error| format!("{}: {error}", page.display()))
 }

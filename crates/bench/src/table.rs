@@ -1,5 +1,6 @@
 //! A report as people read it: 100 columns.
 
+use crate::figures::met;
 use crate::knobs::Machine;
 use crate::report::{Bar, GRANTED_BY_SWITCH, How, Mode, Ratio, Report, Row, Seen, Spread};
 use std::fmt;
@@ -10,9 +11,8 @@ const WIDTH: usize = 100;
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.modes.iter().try_for_each(|mode| mode.fmt(f))?;
-        let barred = || self.modes.iter().flat_map(|mode| &mode.ratios).filter(|ratio| ratio.bar.is_some());
-        let met = barred().filter(|ratio| ratio.bar.is_some_and(|bar| bar.is_met_by(ratio.of_medians))).count();
-        writeln!(f, "{met} of {} ratios with a bar meet it.\n", barred().count())?;
+        let (met, barred) = met(self);
+        writeln!(f, "{met} of {barred} ratios with a bar meet it.\n")?;
         let Machine { processor, cores, kernel, commit, load_before, command, date, redis, .. } = &self.machine;
         let place = if self.pinned {
             "clients on core 0, servers on core 1 (2 cores) or 0 (1 core)"
