@@ -25,8 +25,14 @@ bench: ## locks and keys beside bare echoes and peers, queues, recovery, the sim
 		$$run --queues $(if $(ALL),,--short) && \
 		echo "NetLock's figures 13 and 14 once more, of the paper's machines, by the model:" && \
 		$$run --calibrated N7 N8 $(if $(ALL),,--short)
+	@echo 'A decision in the kernel:' && features="$$(scripts/xdp.sh wayside-switch)" && \
+		if [ "$$(id -u)" = 0 ] && [ -n "$$features" ]; then \
+			cargo run --release --quiet -p wayside-switch $$features --example hook_decisions; \
+		else echo 'left out: it needs root, and what `make setup` installs'; fi
 	@echo 'The simulator, on one processor:' && \
-		cargo run --profile simulation --quiet -p wayside-sim -- --seeds 0..500 --jobs 1 | sed -n 1,4p
+		told="$$(cargo run --profile simulation --quiet -p wayside-sim -- --seeds 0..500 --jobs 1)" || \
+			{ echo "$$told"; exit 1; }; \
+		echo "$$told" | sed -n 1,4p
 
 lint: ## formatting, clippy, generated files, scripts
 	@scripts/lint.sh

@@ -306,7 +306,7 @@ const SHORTEST_DEADLOCK_PERIOD: Duration = Duration::from_millis(100);
 const LONGEST_DEADLOCK_PERIOD: Duration = Duration::from_secs(3600);
 
 /// The root of bpffs, where Linux distributions mount it, and a directory of our own.
-const DEFAULT_BPF_DIR: &str = "/sys/fs/bpf/wayside";
+pub const DEFAULT_BPF_DIR: &str = "/sys/fs/bpf/wayside";
 
 /// As a file has them; `Policy`'s own names have underscores.
 /// What is written for a value.

@@ -7,6 +7,7 @@
 //!   packet before it was answered, so that the processor cannot wait for both;
 //! * work: many decisions in one run, less what it takes to prepare their packets.
 //!
+//! A decision is meant to take at most [`BAR`] times what the least program does; each size ends with whether it does.
 //! The second line of each size is of a namespace with a budget (`dataplane/budget.h`), which is never spent.
 //!
 //! Paths of other builds' `timed.bpf.o` are measured in the same rounds: a change, beside what was before.
@@ -23,6 +24,8 @@ const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/timed.bpf.o"));
 const PACKETS: u32 = 5_000;
 const RUNS: usize = 8;
 const ROUNDS: usize = 15;
+/// How often the least program's time a decision is meant to take at most.
+const BAR: f64 = 1.3;
 const SIZES: [u32; 3] = [1_000, 1_000_000, 64_000_000];
 
 /// What is timed: a program, and whether the next slot's address hangs on what was done with this one.
@@ -153,19 +156,29 @@ fn measure(builds: &[Build], slots: u32) {
             taken.iter_mut().zip(fastest).for_each(|(taken, &fastest)| taken.push(fastest));
         }
     }
-    for (Build { name, .. }, (timer, taken)) in builds.iter().zip(timers.iter().zip(taken)) {
+    for (Build { name, .. }, (timer, taken)) in builds.iter().zip(timers.iter().zip(&taken)) {
         timer.check();
         let [nothing, idle, swap, decide, swap_chained, decide_chained, loop_idle, loop_swap, loop_decide] = taken;
-        let less = |work: &[f64]| work.iter().zip(&loop_idle).map(|(work, idle)| work - idle).collect::<Vec<f64>>();
+        let less = |work: &[f64]| work.iter().zip(loop_idle).map(|(work, idle)| work - idle).collect::<Vec<f64>>();
         println!(
             "{slots:<9}{name:<11}{:>8.1}{:>9.1}{}{}{}",
-            median(&nothing),
-            median(&idle),
-            compare(&swap, &decide),
-            compare(&swap_chained, &decide_chained),
+            median(nothing),
+            median(idle),
+            compare(swap, decide),
+            compare(swap_chained, decide_chained),
             compare(&less(&loop_swap), &less(&loop_decide)),
         );
     }
+    let [_, _, swap, decide, swap_chained, decide_chained, loop_idle, loop_swap, loop_decide] = &taken[0];
+    let less = |work: &[f64]| work.iter().zip(loop_idle).map(|(work, idle)| work - idle).collect::<Vec<f64>>();
+    let whole = [("whole", ratio(swap, decide)), ("in a chain", ratio(swap_chained, decide_chained))];
+    let all = whole.into_iter().chain([("work alone", ratio(&less(loop_swap), &less(loop_decide)))]);
+    let said = all.map(|(what, ratio)| format!("{what} {ratio:.2}: {}", if ratio <= BAR { "met" } else { "MISSED" }));
+    println!("         meant to be at most {BAR}; {}", said.collect::<Vec<_>>().join(", "));
+}
+
+fn ratio(bare: &[f64], own: &[f64]) -> f64 {
+    median(&own.iter().zip(bare).map(|(own, bare)| own / bare).collect::<Vec<f64>>())
 }
 
 /// Medians of both, and of their ratios; in brackets the ratios of a tenth and of nine tenths of the rounds.

@@ -9,6 +9,8 @@ use super::query::{Unanswered, ask};
 use super::text::{lasted, say, table};
 use crate::answers::{Authentication, Query, Status};
 use crate::cli::{DoctorArgs, EndpointArgs, Output};
+#[cfg(feature = "xdp")]
+use crate::config::DEFAULT_BPF_DIR;
 use crate::failure::{Failure, exit};
 use crate::kernel::release;
 use serde::Serialize;
@@ -133,8 +135,9 @@ fn text(report: &Report) -> String {
 fn switch(endpoints: &[Endpoint]) -> Result<Vec<Finding>, Failure> {
     match ask::<Status>(endpoints, &Query::Status) {
         Ok((_, status)) if status.serving => {
-            let Status { mode, listen, version, authentication, .. } = status;
-            let switch = ok("switch", format!("{mode} on {listen}, version {version}, serving"));
+            let Status { mode, mode_reason, listen, version, authentication, .. } = status;
+            let why = mode_reason.map_or_else(String::new, |why| format!(" ({why})"));
+            let switch = ok("switch", format!("{mode} on {listen}{why}, version {version}, serving"));
             Ok(vec![switch, signatures(&listen, &authentication)])
         }
         Ok((_, status)) => {
@@ -309,7 +312,26 @@ fn hook(endpoints: &EndpointArgs, interfaces: &[String]) -> Result<Vec<Finding>,
         names => facts::named(&all, names).map_err(Failure::usage)?,
     };
     let ports: Vec<hook::Port> = chosen.into_iter().map(facts::port).collect();
-    Ok(hook::findings(&facts::host(release().1), &ports))
+    let mut findings = hook::findings(&facts::host(release().1), &ports);
+    findings.extend(endpoints.all().filter_map(|endpoint| left(endpoint.resolve().ok()?)));
+    Ok(findings)
+}
+
+/// What a daemon of this address has left at the hook, if it is an address of this host and none has its port.
+#[cfg(feature = "xdp")]
+fn left(listen: SocketAddrV4) -> Option<Finding> {
+    UdpSocket::bind(listen).ok()?;
+    let directory = std::env::var_os("WAYSIDE_BPF_DIR").unwrap_or_else(|| DEFAULT_BPF_DIR.into());
+    // Who may not look has nothing to find.
+    let left = wayside_switch::xdp::left(Path::new(&directory), listen).ok()??;
+    let ports = left.attached.len();
+    (ports > 0).then(|| {
+        let finding = format!(
+            "{listen} has no daemon, and its program is attached ({ports} of the interfaces): it goes on deciding, but nobody \
+             begins or ends a session, and nothing is recovered"
+        );
+        note("XDP", finding, format!("start the switch again, or `wayside switch --detach --listen {listen}`"))
+    })
 }
 
 #[cfg(not(feature = "xdp"))]

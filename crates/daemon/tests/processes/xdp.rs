@@ -830,7 +830,17 @@ fn what_a_dead_daemon_has_left_can_be_detached() {
     daemon.signal(libc::SIGKILL);
     daemon.wait();
     assert!(world.programs().iter().all(Option::is_some), "it outlives the daemon");
+    let told = || {
+        let mut command = wayside(&["doctor", "--endpoint", SWITCH]);
+        world.switch.enter(command.env("WAYSIDE_BPF_DIR", &world.bpf));
+        end(command).stdout
+    };
+    let left = "10.78.0.1:7600 has no daemon, and its program is attached (2 of the interfaces)";
+    let fix = "`wayside switch --detach --listen 10.78.0.1:7600`";
+    let text = told();
+    assert!(text.contains(left) && text.contains(fix), "{text}");
     let ended = detach(&world.switch);
+    assert!(!told().contains("has no daemon"), "it is gone");
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
     let expected = "the program is detached from port0, port1, the memory of 262144 slots removed\n";
     assert_eq!(ended.stdout, expected);
