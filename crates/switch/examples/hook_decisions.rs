@@ -166,7 +166,7 @@ fn measure(builds: &[Build], slots: u32) {
             median(idle),
             compare(swap, decide),
             compare(swap_chained, decide_chained),
-            compare(&less(&loop_swap), &less(&loop_decide)),
+            compare(&less(loop_swap), &less(loop_decide)),
         );
     }
     let [_, _, swap, decide, swap_chained, decide_chained, loop_idle, loop_swap, loop_decide] = &taken[0];

@@ -117,6 +117,74 @@ fn a_node_that_dies_with_its_switch_is_waited_for_until_its_lease_is_over() {
     }
 }
 
+/// Clients reach it all the while, and it reaches them: it stops by itself before its standby serves.
+#[test]
+fn a_switch_that_is_cut_off_from_etcd_alone_grants_nothing_beside_its_standby() {
+    let Some(etcd) = Etcd::or_skip("a switch that is cut off from etcd") else { return };
+    let detour = Detour::to(&etcd.url);
+    let first = Daemon::start(&["--etcd", &detour.url()]);
+    eventually("the first serves", || role(&first) == "serving");
+    let second = Daemon::start(&["--etcd", &etcd.url]);
+    eventually("the second stands by", || role(&second) == first.address.to_string());
+    let pair = Pair { first, second, etcd };
+    let flags = tempfile::tempdir().unwrap();
+    let over = flags.path().join("over");
+    let holder = pair.hold("kept", &over);
+    holder.token();
+    let before = pair.token();
+    detour.close();
+    eventually("the second serves", || role(&pair.second) == "serving");
+    // Who knows the first alone gets nothing there.
+    let mut at_first = wayside(&["lock", "jobs", "--wait", "1s", "--", "true"]);
+    at_first.env("WAYSIDE_ENDPOINTS", pair.first.address.to_string());
+    let ended = end(at_first);
+    assert!(matches!(ended.code, Some(69 | 75)), "{ended:?}");
+    assert!(pair.token() > before, "the second has the lock");
+    assert_eq!(pair.lock(&["kept", "--try", "--", "true"]).code, Some(75), "who holds was disturbed");
+    detour.open();
+    eventually("the first stands by", || role(&pair.first) == pair.second.address.to_string());
+    fs::write(&over, "").unwrap();
+    assert_eq!(holder.line(), "done");
+    assert_eq!(holder.wait().code(), Some(0));
+}
+
+/// Whichever that is, the one that leads among them: killed, or stopped. A switch serves no longer than its lease while
+/// they elect another one, and then one of the two does again.
+#[test]
+fn switches_survive_any_one_of_three_members_of_etcd() {
+    let Some([one, two, mut three]) = Etcd::three_or_skip("an etcd of three members") else { return };
+    let urls = [&one, &two, &three].map(|member| member.url.as_str()).join(",");
+    let first = Daemon::start(&["--etcd", &urls]);
+    eventually("the first serves", || role(&first) == "serving");
+    let second = Daemon::start(&["--etcd", &urls]);
+    eventually("the second stands by", || role(&second) == first.address.to_string());
+    let mut pair = Pair { first, second, etcd: one };
+    let flags = tempfile::tempdir().unwrap();
+    let over = flags.path().join("over");
+    let holder = pair.hold("kept", &over);
+    holder.token();
+    let mut latest = pair.token();
+    let mut survives = |pair: &Pair, what: &str| {
+        let token = pair.token();
+        assert!(token > latest, "{what}: {token} after {latest}");
+        latest = token;
+        assert_eq!(pair.lock(&["kept", "--try", "--", "true"]).code, Some(75), "{what}: who holds was disturbed");
+    };
+    pair.etcd.kill();
+    survives(&pair, "the first member killed");
+    pair.etcd.start();
+    eventually("the first member is back", || pair.etcd.has_leader());
+    signal_process(two.pid(), libc::SIGSTOP);
+    survives(&pair, "the second one stopped");
+    signal_process(two.pid(), libc::SIGCONT);
+    eventually("the second member is back", || two.has_leader());
+    three.kill();
+    survives(&pair, "the third one killed");
+    fs::write(&over, "").unwrap();
+    assert_eq!(holder.line(), "done");
+    assert_eq!(holder.wait().code(), Some(0));
+}
+
 #[test]
 fn a_switch_that_ends_in_order_keeps_nobody_waiting() {
     // Longer than this test may take, if somebody had to wait for it.

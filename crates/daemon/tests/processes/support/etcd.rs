@@ -1,4 +1,4 @@
-//! A real etcd of one member, which keeps what it knows when it is killed and started again.
+//! A real etcd of one member or of three, which keeps what it knows when it is killed and started again.
 
 use super::{Running, eventually, free_address};
 use std::ffi::CStr;
@@ -16,6 +16,8 @@ pub struct Etcd {
     pub url: String,
     address: String,
     peers: String,
+    /// Of several members: its name, and where all of them are, by name.
+    member: Option<(String, String)>,
     directory: TempDir,
     running: Option<Running>,
     has_answered: bool,
@@ -41,7 +43,43 @@ impl Etcd {
         }
         let (address, peers) = (free_address(), free_address());
         let url = format!("http://{address}");
-        Some(Etcd { url, address, peers, directory: its_directory(), running: None, has_answered: false })
+        let directory = its_directory();
+        Some(Etcd { url, address, peers, member: None, directory, running: None, has_answered: false })
+    }
+
+    /// Three members, started.
+    pub fn three_or_skip(what: &str) -> Option<[Etcd; 3]> {
+        for _ in 0..TRIES {
+            let mut members = [Etcd::unstarted(what)?, Etcd::unstarted(what)?, Etcd::unstarted(what)?];
+            let place = |(number, member): (usize, &Etcd)| format!("member{number}=http://{}", member.peers);
+            let all = members.iter().enumerate().map(place).collect::<Vec<_>>().join(",");
+            for (number, member) in members.iter_mut().enumerate() {
+                member.member = Some((format!("member{number}"), all.clone()));
+                member.running = Some(Running::start(member.command()));
+            }
+            if members.iter_mut().all(Etcd::answers) {
+                return Some(members);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("three members of etcd ended {TRIES} times as soon as they were started");
+    }
+
+    /// Whether it does before it ends, since somebody else has one of its ports.
+    fn answers(&mut self) -> bool {
+        let (etcd, address) = (self.running.as_mut().expect("started"), &self.address);
+        eventually("etcd answers", || !etcd.is_running() || TcpStream::connect(address).is_ok());
+        self.has_answered = etcd.is_running();
+        self.has_answered
+    }
+
+    /// Of a member: whether it has the others, and they a leader.
+    pub fn has_leader(&self) -> bool {
+        self.ask("range", r#"{"key":"AA=="}"#).contains("200 OK")
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.running.as_ref().expect("it runs").pid()
     }
 
     pub fn start(&mut self) {
@@ -62,15 +100,14 @@ impl Etcd {
         for _ in 0..TRIES {
             let mut command = self.command();
             command.args(flags);
-            let etcd = self.running.insert(Running::start(command));
-            let address = &self.address;
-            eventually("etcd answers", || !etcd.is_running() || TcpStream::connect(address).is_ok());
-            if etcd.is_running() {
-                self.has_answered = true;
+            self.running = Some(Running::start(command));
+            let had_answered = self.has_answered;
+            if self.answers() {
                 return;
             }
             // Somebody has taken a port. Nobody knows ours before it has answered for the first time.
-            if !self.has_answered {
+            self.has_answered = had_answered;
+            if !had_answered {
                 self.move_to(free_address(), free_address());
             }
             std::thread::sleep(Duration::from_millis(100));
@@ -95,7 +132,10 @@ impl Etcd {
         command.arg("--data-dir").arg(self.directory.path()).args(["--log-level", "fatal", "--logger", "zap"]);
         command.args(["--listen-client-urls", url, "--advertise-client-urls", url]);
         command.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
-        command.arg("--initial-cluster").arg(format!("default={peers}"));
+        match &self.member {
+            Some((name, all)) => command.args(["--name", name, "--initial-cluster", all]),
+            None => command.arg("--initial-cluster").arg(format!("default={peers}")),
+        };
         command
     }
 
