@@ -90,6 +90,9 @@ use worker::{Traffic, Worker};
 /// For etcd to note that this switch serves no more.
 const DRAIN_MOST: Duration = Duration::from_secs(1);
 
+/// What etcd's members may take to elect a leader in the place of one that died, as they come: one to two seconds.
+const ELECTION: Duration = Duration::from_secs(3);
+
 /// A bound, stated and running switch.
 struct Server {
     listen: SocketAddrV4,
@@ -205,6 +208,12 @@ impl Server {
         let mut shard = None;
         let mut records = Records::Here(state.clone());
         if let Some(sharing) = &config.sharing {
+            if sharing.etcd.len() > 1 && config.lease < ELECTION {
+                tracing::warn!(
+                    "sessions' leases are shorter than etcd's members may take to elect another leader: who holds then may \
+                     lose its session (lease = \"5s\", or etcd's --election-timeout)"
+                );
+            }
             let found = Shard::connect(sharing, state.own_number(random_number()?)?, random_number()?, listen)?;
             if !sharing.history.is_zero() {
                 found.spawn(found.clone().compact(sharing.history));
