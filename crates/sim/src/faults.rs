@@ -174,9 +174,9 @@ impl Mix {
             kind::queue::ASKED,
         ];
         self.chosen = (service::QUEUE, dice.pick(&kinds), dice.magnitude(1, 100));
-        (self.crowd, self.tenures_left) = (false, 0);
+        self.crowd = false;
         if calm {
-            self.chosen = (0, 0, 0);
+            (self.chosen, self.tenures_left) = ((0, 0, 0), 0);
             // But for packets that overtake each other by less than anybody waits before he repeats one.
             self.rates.clear();
             (self.jitter, self.packet_time, self.wildness) = (dice.below(2) * dice.below(200), 0, 1);

@@ -27,6 +27,7 @@ const FAULTS: &[&str] = &[
     "mute",
     "move",
     "policy",
+    "aged",
     "budget",
     "flood",
 ];

@@ -33,21 +33,23 @@ type Asker = (u16, u64, u64);
 struct Withheld {
     /// When its latest push was taken.
     pushed: u64,
-    /// The orders of requests with a priority that it was given and has not settled, and when.
-    ranked: BTreeMap<u64, u64>,
+    /// The orders of requests with a priority that it was given and has not settled.
+    ranked: BTreeSet<u64>,
+    /// Since when there are some. Who comes later waits with those who came before him, whatever becomes of them.
+    ranked_since: u64,
 }
 
 impl Withheld {
     /// Of a queue that has just begun: who waited when it was ceded has the orders up to this one, and may say a
     /// priority.
     fn begin(given: u64) -> Withheld {
-        Withheld { pushed: 0, ranked: BTreeMap::from([(given, 0)]) }
+        Withheld { pushed: 0, ranked: BTreeSet::from([given]), ranked_since: 0 }
     }
 
     /// Each push begins it anew, and nobody waits so before there is somebody with a priority. Who was there at the
     /// latest push waits since then, whoever comes later.
     fn since(&self) -> u64 {
-        self.ranked.values().min().map_or(self.pushed, |first| self.pushed.max(*first))
+        if self.ranked.is_empty() { self.pushed } else { self.pushed.max(self.ranked_since) }
     }
 }
 
@@ -151,7 +153,10 @@ impl World {
         }
         withheld.ranked = withheld.ranked.split_off(&(is.settled + 1));
         if acquires && is_ranked && is.given > was.given {
-            withheld.ranked.insert(is.given, now);
+            if withheld.ranked.is_empty() {
+                withheld.ranked_since = now;
+            }
+            withheld.ranked.insert(is.given);
         }
         if !is_ranked || is.tail == was.tail || !others {
             return;
@@ -306,6 +311,7 @@ pub const FAULTS: &[&str] = &[
     "mute",
     "move",
     "policy",
+    "aged",
     "budget",
     "flood",
 ];

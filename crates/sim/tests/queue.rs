@@ -21,7 +21,7 @@ fn the_same_seed_gives_the_same_trace() {
 #[cfg(feature = "mutants")]
 #[test]
 fn every_broken_rule_is_noticed() {
-    support::notices(wayside_sim::mutants::QUEUE_RULES, 15_000);
+    support::notices(wayside_sim::mutants::QUEUE_RULES, 20_000);
 }
 
 /// A lock server orders its lines by the same code as an agent, and by the same rules.
