@@ -3,7 +3,9 @@
 
 mod engine;
 
-use engine::bpf::{Bpf, CLIENT, ENVELOPE, SWITCH, Upcall, frame, to_switch};
+use std::time::Duration;
+
+use engine::bpf::{Bpf, CLIENT, ENVELOPE, SWITCH, Upcall, frame, run_on, to_switch};
 use engine::{Engine, Globals, Node, Region, Slot, State, TO_CONTROLLER, TO_NODE, TO_SENDER};
 use wayside_wire::{Entry, Header, NodeState, entry_at, entry_flag, kind, service};
 
@@ -69,12 +71,14 @@ fn what_is_sent_to_the_port_is_decided() {
         return println!("skipped: frames through XDP: {why}");
     }
     let bpf = Bpf::load(false);
-    let before = bpf.total();
     let mut do_not_fragment = wayside_frame();
     do_not_fragment[14 + 6] = 0x40;
-    assert_eq!(bpf.run(&do_not_fragment).0, XDP_DROP, "no Wayside magic");
-    assert_eq!(bpf.run(&frame(&to_switch(1), &[], true)).0, XDP_DROP, "an empty packet");
-    assert_eq!(bpf.total(), before + 2, "both are counted");
+    for cpu in 0..std::thread::available_parallelism().map_or(1, usize::from).min(2) {
+        run_on(cpu);
+        assert_eq!(bpf.run(&do_not_fragment).0, XDP_DROP, "no Wayside magic");
+        assert_eq!(bpf.run(&frame(&to_switch(1), &[], true)).0, XDP_DROP, "an empty packet");
+        assert_eq!(bpf.total_of_this_cpu(), 2, "both are counted, where neither a thread nor another CPU counts");
+    }
 }
 
 /// Nodes 1 and 2 live, slot 0 OPEN with node 2 as agent.
@@ -182,13 +186,44 @@ fn checksums_of_what_goes_out_are_right() {
     bpf.set(&open_slot());
     for half in 0..=u16::MAX {
         let mut sent = heartbeat(u64::from(half) + 1);
+        // The other addresses as high as they can be: nothing of the sum may be left over.
+        sent[14 + 12..14 + 20].fill(0xff);
         sent[14 + 14..14 + 16].copy_from_slice(&half.to_be_bytes());
+        sent[14 + 6] = if half % 2 == 0 { 0x40 } else { 0 };
         let (code, out) = bpf.run(&sent);
         assert_eq!(code, XDP_TX, "{half:#06x}: it is answered");
         let halves = out[14..14 + 20].chunks(2).map(|half| u32::from(u16::from_be_bytes([half[0], half[1]])));
         let sum: u32 = halves.sum();
         assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "{half:#06x}");
     }
+}
+
+/// A daemon sleeps until there is something.
+#[test]
+fn who_waits_for_what_is_handed_up_is_woken() {
+    if let Some(why) = Bpf::missing() {
+        return println!("skipped: frames through XDP: {why}");
+    }
+    let mut bpf = Bpf::load(false);
+    bpf.set(&State { globals: Globals { epoch: 1, ..Globals::default() }, ..State::default() });
+    let mut enrol = vec![0; 32 + 80];
+    Header { kind: kind::fabric::ENROL, ..Header::default() }.write(&mut enrol);
+    let ring = bpf.ring();
+    let waiter = std::thread::spawn(move || Bpf::is_woken_for_upcalls(&ring, Duration::from_secs(20)));
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(bpf.run(&frame(&to_switch(20_001), &enrol, true)).0, XDP_DROP);
+    assert!(waiter.join().unwrap());
+}
+
+#[test]
+fn ticks_go_on() {
+    if let Some(why) = Bpf::missing() {
+        return println!("skipped: frames through XDP: {why}");
+    }
+    let bpf = Bpf::load(false);
+    let before = bpf.tick();
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(bpf.tick() > before && before > 0);
 }
 
 /// Of node 2.

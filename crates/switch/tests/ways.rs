@@ -4,7 +4,8 @@
 mod engine;
 
 use engine::bpf::{Bpf, CLIENT, ENVELOPE, LOOPBACK, SWITCH, Upcall, Way, frame, marked_frame, to_switch};
-use engine::{Engine, Globals, Node, Region, Slot, State, TO_NODE, TO_SENDER};
+use engine::random::{self, Random};
+use engine::{Engine, Globals, NODES, Node, Region, Slot, State, TO_NODE, TO_SENDER};
 use wayside_wire::{Entry, Header, Heartbeat, NodeState, entry_at, entry_flag, header_flag, kind, service};
 
 const XDP_DROP: u32 = 1;
@@ -148,8 +149,14 @@ fn leaves_as_join(bpf: &Bpf, of_pair: &[u8], from: [u8; 6]) {
 
 #[test]
 fn of_a_pair_by_one_port_the_second_to_leave_is_the_join() {
-    let Some(bpf) = switch() else { return };
-    let pairs: Vec<(Vec<u8>, u16)> = (0..40).map(|_| pair(&bpf, PAIR | SAME_PORT)).collect();
+    let Some(mut bpf) = switch() else { return };
+    let mut of_number = |number| {
+        if number % 256 == 255 {
+            bpf.set(&open_slot()); // There are not as many holders of a lock.
+        }
+        pair(&bpf, PAIR | SAME_PORT)
+    };
+    let pairs: Vec<(Vec<u8>, u16)> = (0..1_100).map(&mut of_number).collect();
     let numbers: Vec<u16> = pairs.iter().map(|(_, mark)| mark % NUMBERS).collect();
     assert!(numbers.windows(2).all(|two| two[0] + 1 == two[1]), "one after the other: {numbers:?}");
     for (of_pair, _) in &pairs {
@@ -201,6 +208,56 @@ fn of_a_pair_by_two_ports_the_one_by_the_agents_port_is_the_join() {
 }
 
 #[test]
+fn a_pair_is_of_the_port_that_its_grant_leaves_by() {
+    let Some(bpf) = switch() else { return };
+    bpf.set_port(1, SECOND, SECOND_PORT);
+    bpf.set_index(LOOPBACK, 1);
+    bpf.join_ports(1, 0);
+    let (of_pair, _) = pair(&bpf, PAIR);
+    leaves_as_join(&bpf, &of_pair, SWITCH.0);
+}
+
+/// What a queue makes of one packet for two others.
+#[test]
+fn what_goes_to_two_nodes_without_ways_is_handed_up_twice() {
+    let Some(mut bpf) = switch() else { return };
+    bpf.forget_ways();
+    let mut seen = 0;
+    for seed in 0..1_000 {
+        let mut random = Random::new(seed);
+        let mut state = random::state_of(seed, &mut random);
+        bpf.set(&state);
+        for _ in 0..100 {
+            let (packet, from_port) = random::packet(&mut random, &state);
+            // Heartbeats teach some.
+            (0..NODES as u16).for_each(|handle| bpf.set_way(handle, None));
+            let (code, out) = bpf.run(&frame(&to_switch(from_port), &packet, true));
+            let (verdict, upcalls) = (bpf.verdict(), bpf.upcalls());
+            state = bpf.get();
+            if verdict.action != TO_NODE || verdict.copy == 0 {
+                continue;
+            }
+            seen += 1;
+            let packet = Upcall {
+                from: CLIENT.1,
+                from_port,
+                action: u16::from(TO_NODE),
+                handle: verdict.handle,
+                port: verdict.port,
+                copy: 0,
+                packet: out[ENVELOPE..ENVELOPE + usize::from(verdict.length)].to_vec(),
+            };
+            assert_eq!(upcalls, [Upcall { copy: verdict.copy, ..packet.clone() }, packet], "seed {seed}");
+            assert_eq!(code, XDP_DROP);
+        }
+        if seen >= 20 {
+            return;
+        }
+    }
+    panic!("{seen} packets for two others");
+}
+
+#[test]
 fn of_a_pair_by_one_port_no_join_leaves_for_an_agent_that_is_gone() {
     let Some(bpf) = switch() else { return };
     let (of_pair, _) = pair(&bpf, PAIR | SAME_PORT);
@@ -218,6 +275,15 @@ fn without_a_pair_of_its_ports_the_join_is_handed_up() {
     assert_eq!((code, &out), (XDP_TX, &to_holder(&out, 0)));
     let [handed] = &bpf.upcalls()[..] else { panic!("one") };
     assert_eq!((handed.action, handed.copy, handed.packet.as_slice()), (u16::from(TO_SENDER), AGENT, &out[ENVELOPE..]));
+    // Nor by a pair of others: there is one at each place where a slip would look.
+    bpf.set_index(LOOPBACK, 1);
+    bpf.join_ports(0, 15);
+    bpf.set_way(AGENT, None);
+    assert_eq!(bpf.run(&acquire(0)).0, XDP_TX);
+    assert_eq!(bpf.upcalls().len(), 1);
+    bpf.set_way(AGENT, Some((0, HOP)));
+    assert_eq!(bpf.run(&acquire(0)).0, XDP_TX);
+    assert_eq!(bpf.upcalls().len(), 1);
     // Nor from a port that the loader does not know, even where it has a pair.
     bpf.join_ports(0, 1);
     bpf.set_index(LOOPBACK, 16);

@@ -6,6 +6,7 @@ use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::ptr::{null_mut, slice_from_raw_parts_mut};
+use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput, RingBufferBuilder};
 
@@ -253,7 +254,7 @@ impl Bpf {
 
     /// Forgets the ways to all nodes: packets to them are the daemon's to send.
     pub fn forget_ways(&self) {
-        (0..NODES as u16).for_each(|handle| self.set_way(handle, None));
+        (0..=u16::MAX).for_each(|handle| self.set_way(handle, None));
     }
 
     /// What has been handed up to the daemon since.
@@ -277,6 +278,28 @@ impl Bpf {
         .unwrap();
         ring.build().unwrap().consume().unwrap();
         found.take()
+    }
+
+    /// Waits until something has been handed up since, and says whether anybody was woken for it in time.
+    pub fn is_woken_for_upcalls(map: &MapHandle, most: Duration) -> bool {
+        let mut ring = RingBufferBuilder::new();
+        ring.add(map, |_| 0).unwrap();
+        ring.build().unwrap().poll_raw(most) > 0
+    }
+
+    /// Where they come, for another thread.
+    pub fn ring(&self) -> MapHandle {
+        let map = self.object.maps().find(|map| map.name() == "upcalls").unwrap();
+        MapHandle::try_from(&map).unwrap()
+    }
+
+    /// What leases are counted in.
+    pub fn tick(&self) -> u64 {
+        let program = self.object.progs_mut().find(|program| program.name() == "tick").expect("the program");
+        let mut now = [0; 8];
+        let output = program.test_run(ProgramInput { context_in: Some(&mut now), ..ProgramInput::default() });
+        assert_eq!(output.expect("BPF_PROG_TEST_RUN").return_value, 0);
+        u64::from_ne_bytes(now)
     }
 
     /// Runs the program on a whole frame: its return code, and the frame that came out.
@@ -318,7 +341,15 @@ impl Bpf {
         self.counters().into_iter().sum()
     }
 
-    fn verdict(&self) -> Verdict {
+    /// All that this CPU has ever counted: it has a lane of its own behind those of threads.
+    pub fn total_of_this_cpu(&self) -> u64 {
+        // SAFETY: reads a number.
+        let cpu = unsafe { libc::sched_getcpu() };
+        self.counters.get()[LANES - 64 + usize::try_from(cpu).unwrap()].iter().sum()
+    }
+
+    /// Of the last packet.
+    pub fn verdict(&self) -> Verdict {
         let bytes = self.of_this_cpu("verdicts");
         assert!(bytes.len() >= size_of::<Verdict>());
         // SAFETY: enough bytes, of integers alone.
