@@ -70,10 +70,12 @@ fn what_is_sent_to_the_port_is_decided() {
     if let Some(why) = Bpf::missing() {
         return println!("skipped: frames through XDP: {why}");
     }
+    // Of this thread, before it stays on one of them.
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let bpf = Bpf::load(false);
     let mut do_not_fragment = wayside_frame();
     do_not_fragment[14 + 6] = 0x40;
-    for cpu in 0..std::thread::available_parallelism().map_or(1, usize::from).min(2) {
+    for cpu in 0..cpus.min(2) {
         run_on(cpu);
         assert_eq!(bpf.run(&do_not_fragment).0, XDP_DROP, "no Wayside magic");
         assert_eq!(bpf.run(&frame(&to_switch(1), &[], true)).0, XDP_DROP, "an empty packet");

@@ -9,9 +9,10 @@
 //! ```
 //!
 //! B has a processor to flood from. At the hook, on veth, the switch decides within the sender's own send, so A and B
-//! each pay for their packets, unless they share a port's queue: then either may pay for both. In userspace the switch has a processor of its own: A
-//! shares the other one with B, before which it goes whenever an answer comes. What B's packets cost the machine in
-//! any case is seen where B sends just as many to a socket that nobody reads, at the switch's host.
+//! each pay for their packets, unless they share a port's queue: then either may pay for both. In userspace the switch
+//! has a processor of its own: A shares the other one with B, before which it goes whenever an answer comes. What B's
+//! packets cost the machine in any case is seen where B sends just as many to a socket that nobody reads, at the
+//! switch's host.
 //!
 //! Every round has all of these in turn, in an order that moves on, so that what disturbs the machine disturbs all.
 
