@@ -541,12 +541,6 @@ impl Node {
         }))
     }
 
-    /// Until when a hold of a lock server's own lock lasts if it is not renewed, and how long a whole one does, in
-    /// microseconds. None: as long as the session, or not held.
-    pub fn lease_of(&self, request: RequestId) -> Option<(Time, u64)> {
-        self.queue.lease_of(request)
-    }
-
     /// What is awaited.
     pub fn waits(&self) -> impl Iterator<Item = Wait> + '_ {
         let waits = self.requests.iter().filter(|(_, r)| r.waits()).map(|(request, r)| Wait {

@@ -16,6 +16,12 @@ const INCARNATION_BITS: u32 = 24;
 const COUNTER_BITS: u32 = 40;
 
 impl Node {
+    /// Until when a hold of a lock server's own lock lasts if it is not renewed, and how long a whole one does, in
+    /// microseconds. None: as long as the session, or not held.
+    pub fn lease_of(&self, request: RequestId) -> Option<(Time, u64)> {
+        self.queue.lease_of(request)
+    }
+
     /// Whether some locks of the session's namespace are queues.
     #[inline]
     pub(super) fn has_queues(&self) -> bool {
