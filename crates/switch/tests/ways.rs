@@ -1,4 +1,5 @@
-//! Where the XDP program's frames go: by which port and to which next hop, alone and as the two of a pair.
+//! What the XDP program makes of frames that it decides on, and where they go: by which port and to which next hop,
+//! alone and as the two of a pair, or up to the daemon.
 #![cfg(feature = "xdp")]
 
 mod engine;
@@ -62,17 +63,14 @@ fn move_agent(bpf: &Bpf) {
 /// From node 1: `EXCLUSIVE` goes to the agent's books; without it the switch grants, and the agent has a copy.
 fn acquire(flags: u8) -> Vec<u8> {
     let mut packet = vec![0; entry_at(1)];
-    let header = Header {
-        service: service::LOCK,
-        kind: kind::lock::ACQUIRE,
-        count: 1,
-        source: HOLDER,
-        epoch: 1,
-        ..Header::default()
-    };
-    header.write(&mut packet);
+    header_of(1).write(&mut packet);
     Entry { holder: HOLDER, flags, ..Entry::default() }.write(&mut packet, entry_at(0));
     frame(&to_switch(20_001), &packet, true)
+}
+
+/// Of an ACQUIRE of node 1.
+fn header_of(count: u8) -> Header {
+    Header { service: service::LOCK, kind: kind::lock::ACQUIRE, count, source: HOLDER, epoch: 1, ..Header::default() }
 }
 
 /// How a packet of this frame goes to the agent, from a port of this address.
@@ -123,6 +121,69 @@ fn what_goes_out_has_hops_of_its_own() {
         let (code, out) = bpf.run(&sent);
         assert_eq!((code, &out), (XDP_TX, &to_agent(SWITCH.0, &out, 0)), "after {hops}");
     }
+}
+
+#[test]
+fn what_follows_a_packet_is_none_of_its_entries() {
+    let Some(mut bpf) = switch() else { return };
+    let mut state = open_slot();
+    state.regions[0].count = 4;
+    state.slots[0] = Slot::default();
+    bpf.set(&state);
+    let mut packet = vec![0; entry_at(3)];
+    header_of(2).write(&mut packet);
+    for slot in 0..3 {
+        let index = slot as usize;
+        Entry { slot, holder: 1, ..Entry::default() }.write(&mut packet, entry_at(index));
+    }
+    let mut sent = frame(&to_switch(20_001), &packet[..entry_at(2)], true);
+    sent.extend(&packet[entry_at(2)..]);
+    let (code, out) = bpf.run(&sent);
+    assert_eq!((code, out[ENVELOPE + 4]), (XDP_TX, kind::lock::GRANT));
+    assert_eq!(out.len(), ENVELOPE + entry_at(2), "it is cut off");
+    let after = bpf.get();
+    assert!(after.slots[..2].iter().all(|slot| *slot != Slot::default()), "two were asked for: {:?}", after.slots);
+    assert_eq!(after.slots[2..], state.slots[2..], "and no more");
+}
+
+/// Whatever the sum: a half of an address goes through all of its values.
+#[test]
+fn checksums_of_what_goes_out_are_right() {
+    let Some(bpf) = switch() else { return };
+    for half in 0..=u16::MAX {
+        let mut sent = heartbeat(HOP, 0, u64::from(half) + 1);
+        // The other addresses as high as they can be: nothing of the sum may be left over.
+        sent[14 + 12..14 + 20].fill(0xff);
+        sent[14 + 14..14 + 16].copy_from_slice(&half.to_be_bytes());
+        sent[14 + 6] = if half % 2 == 0 { 0x40 } else { 0 };
+        let (code, out) = bpf.run(&sent);
+        assert_eq!(code, XDP_TX, "{half:#06x}: it is answered");
+        let halves = out[14..14 + 20].chunks(2).map(|half| u32::from(u16::from_be_bytes([half[0], half[1]])));
+        let sum: u32 = halves.sum();
+        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "{half:#06x}");
+    }
+}
+
+#[test]
+fn what_has_no_way_is_handed_up() {
+    let Some(bpf) = switch() else { return };
+    bpf.forget_ways();
+    // A join: the GRANT goes back by itself, the JOIN is the daemon's to send.
+    let (code, out) = bpf.run(&acquire(0));
+    assert_eq!((code, out[ENVELOPE + 4]), (XDP_TX, kind::lock::GRANT));
+    assert_eq!(out[18..20], [0, 0], "no pair");
+    let handed = Upcall { from: CLIENT.1, from_port: 20_001, action: 0, handle: 0, port: 0, copy: 0, packet: vec![] };
+    // The GRANT that it is a copy of.
+    let copy = Upcall { action: u16::from(TO_SENDER), copy: AGENT, packet: out[ENVELOPE..].to_vec(), ..handed.clone() };
+    assert_eq!(bpf.upcalls(), [copy], "a copy for node 2");
+    // A request for the agent's books.
+    let (code, out) = bpf.run(&acquire(entry_flag::EXCLUSIVE));
+    assert_eq!(code, XDP_DROP);
+    assert_eq!(
+        bpf.upcalls(),
+        [Upcall { action: u16::from(TO_NODE), handle: AGENT, packet: out[ENVELOPE..].to_vec(), ..handed }]
+    );
+    assert_eq!(bpf.count("handed_up"), 2);
 }
 
 /// The GRANT that came out, which is one of a pair of this kind, and its mark.
