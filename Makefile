@@ -18,7 +18,7 @@ demo: ## a switch and four hosts move money under locks while things break
 test: ## everything that must hold, one line a stage
 	@scripts/test.sh
 
-bench: ## locks and keys beside bare echoes and peers, queues, recovery, the simulator's speed; 8 minutes (ALL=1: an hour)
+bench: ## locks and keys beside bare echoes and peers, queues, recovery, a decision, the simulator's speed; 10 minutes (ALL=1: an hour)
 	@features="$$(scripts/xdp.sh wayside-bench) $$(scripts/peers.sh wayside-bench)" && \
 		run="cargo run --release --quiet -p wayside-bench $$features --" && \
 		$$run && $$run --keys $(if $(ALL),,--brief) && $$run --recovery $(if $(ALL),,--short) && \

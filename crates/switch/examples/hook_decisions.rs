@@ -158,32 +158,34 @@ fn measure(builds: &[Build], slots: u32) {
     }
     for (Build { name, .. }, (timer, taken)) in builds.iter().zip(timers.iter().zip(&taken)) {
         timer.check();
-        let [nothing, idle, swap, decide, swap_chained, decide_chained, loop_idle, loop_swap, loop_decide] = taken;
-        let less = |work: &[f64]| work.iter().zip(loop_idle).map(|(work, idle)| work - idle).collect::<Vec<f64>>();
-        println!(
-            "{slots:<9}{name:<11}{:>8.1}{:>9.1}{}{}{}",
-            median(nothing),
-            median(idle),
-            compare(swap, decide),
-            compare(swap_chained, decide_chained),
-            compare(&less(loop_swap), &less(loop_decide)),
-        );
+        let compared = compared(taken).map(|(_, bare, own)| compare(&bare, &own)).concat();
+        println!("{slots:<9}{name:<11}{:>8.1}{:>9.1}{compared}", median(&taken[0]), median(&taken[1]));
     }
-    let [_, _, swap, decide, swap_chained, decide_chained, loop_idle, loop_swap, loop_decide] = &taken[0];
-    let less = |work: &[f64]| work.iter().zip(loop_idle).map(|(work, idle)| work - idle).collect::<Vec<f64>>();
-    let whole = [("whole", ratio(swap, decide)), ("in a chain", ratio(swap_chained, decide_chained))];
-    let all = whole.into_iter().chain([("work alone", ratio(&less(loop_swap), &less(loop_decide)))]);
-    let said = all.map(|(what, ratio)| format!("{what} {ratio:.2}: {}", if ratio <= BAR { "met" } else { "MISSED" }));
-    println!("         meant to be at most {BAR}; {}", said.collect::<Vec<_>>().join(", "));
+    let said = compared(&taken[0]).map(|(what, bare, own)| {
+        let ratio = median(&ratios(&bare, &own));
+        format!("{what} {ratio:.2}: {}", if ratio <= BAR { "met" } else { "MISSED" })
+    });
+    println!("         meant to be at most {BAR}; {}", said.join(", "));
 }
 
-fn ratio(bare: &[f64], own: &[f64]) -> f64 {
-    median(&own.iter().zip(bare).map(|(own, bare)| own / bare).collect::<Vec<f64>>())
+/// What a build took, each with what the least program took.
+fn compared(taken: &[Vec<f64>; READINGS.len()]) -> [(&'static str, Vec<f64>, Vec<f64>); 3] {
+    let [_, _, swap, decide, swap_chained, decide_chained, loop_idle, loop_swap, loop_decide] = taken;
+    let less = |work: &[f64]| work.iter().zip(loop_idle).map(|(work, idle)| work - idle).collect();
+    [
+        ("whole", swap.clone(), decide.clone()),
+        ("in a chain", swap_chained.clone(), decide_chained.clone()),
+        ("work alone", less(loop_swap), less(loop_decide)),
+    ]
+}
+
+fn ratios(bare: &[f64], own: &[f64]) -> Vec<f64> {
+    own.iter().zip(bare).map(|(own, bare)| own / bare).collect()
 }
 
 /// Medians of both, and of their ratios; in brackets the ratios of a tenth and of nine tenths of the rounds.
 fn compare(bare: &[f64], own: &[f64]) -> String {
-    let mut ratios: Vec<f64> = own.iter().zip(bare).map(|(own, bare)| own / bare).collect();
+    let mut ratios = ratios(bare, own);
     ratios.sort_unstable_by(f64::total_cmp);
     let [low, high] = [ROUNDS / 10, ROUNDS - 1 - ROUNDS / 10].map(|at| ratios[at]);
     format!("{:>8.1}{:>8.1}  {:.2} ({low:.2}-{high:.2})", median(bare), median(own), median(&ratios))

@@ -58,6 +58,13 @@ impl Pair {
     }
 }
 
+/// Lets what [`Pair::hold`] has begun end: it has had its lock all the time.
+fn kept_to_the_end(holder: Running, over: &Path) {
+    fs::write(over, "").unwrap();
+    assert_eq!(holder.line(), "done");
+    assert_eq!(holder.wait().code(), Some(0));
+}
+
 /// `serving`, or of a standby who serves, or `nobody`.
 fn role(daemon: &Daemon) -> String {
     let role = &daemon.json("status")["role"];
@@ -81,9 +88,7 @@ fn a_standby_takes_the_place_of_a_killed_switch_and_holders_do_not_notice() {
     assert_eq!(pair.lock(&["other", "--", "true"]).code, Some(0));
     assert_eq!(pair.lock(&["jobs", "--try", "--", "true"]).code, Some(75));
     assert_eq!(role(&pair.second), "serving");
-    fs::write(&over, "").unwrap();
-    assert_eq!(holder.line(), "done");
-    assert_eq!(holder.wait().code(), Some(0), "it kept its lock all the time");
+    kept_to_the_end(holder, &over);
     assert!(waiter.token() > first, "who waited was served, with a higher token");
     fs::write(&over_too, "").unwrap();
     assert_eq!(waiter.wait().code(), Some(0));
@@ -143,9 +148,7 @@ fn a_switch_that_is_cut_off_from_etcd_alone_grants_nothing_beside_its_standby() 
     assert_eq!(pair.lock(&["kept", "--try", "--", "true"]).code, Some(75), "who holds was disturbed");
     detour.open();
     eventually("the first stands by", || role(&pair.first) == pair.second.address.to_string());
-    fs::write(&over, "").unwrap();
-    assert_eq!(holder.line(), "done");
-    assert_eq!(holder.wait().code(), Some(0));
+    kept_to_the_end(holder, &over);
 }
 
 /// Each of them, and so the one that leads: killed, or stopped. While they elect another nothing is written there, no
@@ -185,9 +188,7 @@ fn switches_survive_any_one_of_three_members_of_etcd() {
     eventually("the second member is back", || two.has_leader());
     three.kill();
     survives(&pair, "the third one killed");
-    fs::write(&over, "").unwrap();
-    assert_eq!(holder.line(), "done");
-    assert_eq!(holder.wait().code(), Some(0));
+    kept_to_the_end(holder, &over);
 }
 
 #[test]
@@ -200,9 +201,7 @@ fn a_switch_that_ends_in_order_keeps_nobody_waiting() {
     let first = holder.token();
     assert_eq!(pair.first.interrupt().code(), Some(0));
     assert_eq!(pair.lock(&["jobs", "--try", "--", "true"]).code, Some(75));
-    fs::write(&over, "").unwrap();
-    assert_eq!(holder.line(), "done");
-    assert_eq!(holder.wait().code(), Some(0));
+    kept_to_the_end(holder, &over);
     let ended = pair.lock(&["jobs", "--", "sh", "-c", "echo $WAYSIDE_LOCK_TOKEN"]);
     assert!(ended.stdout.trim().parse::<u64>().unwrap() > first, "{ended:?}");
 }
@@ -268,9 +267,7 @@ fn a_switch_that_ends_in_order_hands_its_locks_over_and_nobody_is_asked() {
     assert_eq!(pair.second.interrupt().code(), Some(0));
     assert_eq!(pair.lock(&["jobs", "--try", "--", "true"]).code, Some(75));
     assert_eq!(role(&pair.first), "serving");
-    fs::write(&over, "").unwrap();
-    assert_eq!(holder.line(), "done");
-    assert_eq!(holder.wait().code(), Some(0), "it kept its lock all the time");
+    kept_to_the_end(holder, &over);
     let second = waiter.token();
     assert!(second > first);
     assert_eq!(epoch_of(second), epoch_of(first), "nobody was asked");
@@ -365,9 +362,7 @@ fn a_switch_that_was_stopped_finds_that_another_one_serves_and_grants_nothing() 
     let alone = end(pair.first.command(&["lock", "jobs", "--wait", "2s", "--", "true"]));
     assert!(matches!(alone.code, Some(69 | 75)), "{alone:?}");
     eventually("the first stands by", || role(&pair.first) == pair.second.address.to_string());
-    fs::write(&over, "").unwrap();
-    assert_eq!(holder.line(), "done");
-    assert_eq!(holder.wait().code(), Some(0));
+    kept_to_the_end(holder, &over);
 }
 
 #[test]
@@ -385,9 +380,7 @@ fn without_etcd_nothing_is_granted_and_with_it_all_goes_on() {
     eventually("locks are granted again", || !refused(&pair));
     // By whichever of the two. The holder had its lease, and has lost nothing.
     assert_eq!(pair.lock(&["jobs", "--try", "--", "true"]).code, Some(75));
-    fs::write(&over, "").unwrap();
-    assert_eq!(holder.line(), "done");
-    assert_eq!(holder.wait().code(), Some(0));
+    kept_to_the_end(holder, &over);
 }
 
 #[test]
@@ -402,9 +395,7 @@ fn sessions_outlive_both_switches() {
     pair.second.restart();
     eventually("it serves", || role(&pair.second) == "serving");
     assert_eq!(pair.lock(&["jobs", "--try", "--", "true"]).code, Some(75));
-    fs::write(&over, "").unwrap();
-    assert_eq!(holder.line(), "done");
-    assert_eq!(holder.wait().code(), Some(0));
+    kept_to_the_end(holder, &over);
 }
 
 #[test]
@@ -439,9 +430,7 @@ fn hosts_join_all_switches_at_once_and_leave_them_at_once() {
     eventually("the second serves", || role(&second) == "serving");
     assert_eq!(end(lock(&["jobs", "--try", "--", "true"])).code, Some(75));
     assert_eq!(end(lock(&["other", "--", "true"])).code, Some(0));
-    fs::write(&over, "").unwrap();
-    assert_eq!(holder.line(), "done");
-    assert_eq!(holder.wait().code(), Some(0));
+    kept_to_the_end(holder, &over);
     // Removed while the first one is down, it is so there too.
     let list = node(&second, &["list"]).stdout;
     let id = list.lines().nth(1).and_then(|line| line.split(' ').next()).expect("a host");

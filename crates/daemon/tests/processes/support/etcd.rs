@@ -69,8 +69,9 @@ impl Etcd {
     fn answers(&mut self) -> bool {
         let (etcd, address) = (self.running.as_mut().expect("started"), &self.address);
         eventually("etcd answers", || !etcd.is_running() || TcpStream::connect(address).is_ok());
-        self.has_answered = etcd.is_running();
-        self.has_answered
+        let is_there = etcd.is_running();
+        self.has_answered |= is_there;
+        is_there
     }
 
     /// Of a member: whether it has the others, and they a leader.
@@ -101,13 +102,11 @@ impl Etcd {
             let mut command = self.command();
             command.args(flags);
             self.running = Some(Running::start(command));
-            let had_answered = self.has_answered;
             if self.answers() {
                 return;
             }
             // Somebody has taken a port. Nobody knows ours before it has answered for the first time.
-            self.has_answered = had_answered;
-            if !had_answered {
+            if !self.has_answered {
                 self.move_to(free_address(), free_address());
             }
             std::thread::sleep(Duration::from_millis(100));
