@@ -96,7 +96,7 @@ pub fn put_bars(page: &str, report: &Report, record: &str) -> Result<String, Err
     let machine = &report.machine;
     let (met, barred) = met(report);
     let mut text = format!(
-        "[{record}](../{record}): `{}`, {}, commit {}, {}, {} cores, Linux {}, {:.0} s.\n**{met} of {barred} bars are met.**\n\n\
+        "[{record}](../{record}): `{}`, {}, commit {}, {}, {} cores, Linux {}, {:.0} s.\n**{met} of {barred} ratios are as they are meant to be.**\n\n\
          | switch | ratio | of medians | of rounds, a tenth to nine tenths | meant to be | |\n| --- | --- | ---: | --- | --- | --- |\n",
         machine.command, machine.date, machine.commit, machine.processor, machine.cores, machine.kernel, report.seconds
     );
@@ -243,7 +243,7 @@ mod tests {
         let report = Report { machine, pinned: true, cpu_dma_latency_held: true, seconds: 1.0, modes, notes };
         let text = put_bars(&format!("{BEGIN}{END}"), &report, "bench/runs/one.json").unwrap();
         for line in [
-            "**1 of 2 bars are met.**",
+            "**1 of 2 ratios are as they are meant to be.**",
             "| XDP switch, UDP | first | 1.20 | 1.00 to 9.00 | at most 1.15 | **missed** |",
             "| XDP switch, UDP | other | 4.00 | 1.00 to 9.00 | at least 4 | met |",
             "| XDP switch, UDP | bare | 3.00 | 1.00 to 9.00 |\n",
